@@ -1,0 +1,64 @@
+# `make demo` and `make test` need Python and a C++ compiler; everything else they set up in .venv.
+PYTHON ?= python3
+CXX ?= c++
+VENV := .venv
+INSTALLED := $(VENV)/.installed
+CORE := CMakeLists.txt $(wildcard csrc/*)
+
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# A build or a test that quietly fell back to tensor operations would prove nothing about the core.
+export REGMAX_REQUIRE_NATIVE := 1
+# pytest runs one process per core: one thread each.
+export OMP_NUM_THREADS ?= 1
+
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint format bench docs sanitize clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+demo: $(INSTALLED) ## map a sentence's scores with every mapping: a table and a picture
+	regmax demo
+
+test: lint ## all checks, all tests, all doctests
+	pytest -q -n 2
+
+lint: $(INSTALLED) ## formatting, lint, types and the direction of imports
+	ruff format --check --quiet .
+	clang-format --dry-run --Werror $(wildcard csrc/*.h csrc/*.hpp csrc/*.cpp)
+	ruff check --quiet .
+	mypy
+	lint-imports
+
+format: $(INSTALLED) ## rewrite the sources as `make lint` wants them
+	ruff format .
+	ruff check --fix .
+	clang-format -i $(wildcard csrc/*.h csrc/*.hpp csrc/*.cpp)
+
+bench: $(INSTALLED) ## time the kernels against torch.softmax
+	python benchmarks/kernels.py
+
+docs: $(INSTALLED) ## run the examples in the documentation
+	pytest -q tests/test_project.py
+
+# The sanitizers' run times must be there before Python is; Python itself leaks on purpose.
+SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+RUNTIMES = $(foreach lib,libasan.so libubsan.so libstdc++.so,$(shell $(CXX) -print-file-name=$(lib)))
+sanitize: $(INSTALLED) ## run adversarial rows through a core built with ASan and UBSan
+	cmake -S . -B build/sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS="$(SANITIZE)"
+	cmake --build build/sanitize --parallel 2
+	LD_PRELOAD="$(RUNTIMES)" ASAN_OPTIONS=detect_leaks=0 \
+	  REGMAX_LIBRARY=$(CURDIR)/build/sanitize/_core.so python tests/adversarial.py --rows 20000
+
+# torch first and alone: no other requirement gets to choose its version.
+$(INSTALLED): pyproject.toml constraints.txt $(CORE)
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	python -m pip install --quiet -c constraints.txt torch==2.13.0
+	python -m pip install --quiet -c constraints.txt scikit-build-core cmake ninja
+	python -m pip install --quiet -c constraints.txt --no-build-isolation --editable '.[dev]'
+	python -c 'from regmax.kernels import native; assert native.available(), "the native core was not built"'
+	touch $@
+
+clean: ## remove what was built, but not .venv
+	rm -rf build dist regmax-demo $(INSTALLED)
