@@ -1,0 +1,75 @@
+"""The one table of mappings: every law in this folder runs over its rows.
+
+A new regularizer gets all the tests by adding one row (and its problem to `oracle.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import regmax
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A mapping with its parameters, and the norm in which its Omega is beta-strongly convex."""
+
+    mapping: str
+    regularizer: str
+    parameters: dict[str, float] = field(default_factory=dict)
+    beta: float = 1.0
+    norm: float = 2.0
+
+    def __str__(self) -> str:
+        return "-".join([self.mapping, *(f"{name}={value:g}" for name, value in self.parameters.items())])
+
+    def __call__(self, x: Any, dim: int = -1, **options: Any) -> Any:
+        """The public function of this row, `regmax.fusedmax(x, dim, lam=0.1, ...)`."""
+        return getattr(regmax, self.mapping)(x, dim, **{**self.parameters, **options})
+
+    @property
+    def omega(self) -> Any:
+        return getattr(regmax, self.regularizer)(**self.parameters)
+
+    @property
+    def dual_norm(self) -> float:
+        return np.inf if self.norm == 1 else self.norm / (self.norm - 1)
+
+    @property
+    def positional(self) -> bool:
+        """Whether the order of the scores matters, not only their values."""
+        return self.mapping == "fusedmax"
+
+    @property
+    def fuses(self) -> bool:
+        return self.parameters.get("lam", 0.0) > 0
+
+    @property
+    def sparse(self) -> bool:
+        return self.mapping != "softmax"
+
+
+TABLE = (
+    Entry("softmax", "NegativeEntropy", norm=1),
+    Entry("sparsemax", "SquaredNorm"),
+    Entry("fusedmax", "FusedLasso", {"lam": 0.0}),
+    Entry("fusedmax", "FusedLasso", {"lam": 0.1}),
+    Entry("fusedmax", "FusedLasso", {"lam": 1.0}),
+    Entry("oscarmax", "Oscar", {"lam": 0.0}),
+    Entry("oscarmax", "Oscar", {"lam": 0.01}),
+    Entry("oscarmax", "Oscar", {"lam": 0.1}),
+    Entry("sqpnormmax", "SquaredPNorm", {"p": 1.1}, beta=0.1, norm=1.1),
+    Entry("sqpnormmax", "SquaredPNorm", {"p": 1.5}, beta=0.5, norm=1.5),
+    Entry("sqpnormmax", "SquaredPNorm", {"p": 2.0}),
+)
+
+# One row of each mapping, with the parameters that the paper uses.
+DEFAULTS = tuple(
+    entry
+    for entry in TABLE
+    if entry.parameters in ({}, {"p": 1.5})
+    or (entry.mapping, entry.parameters.get("lam")) in (("fusedmax", 0.1), ("oscarmax", 0.01))
+)
