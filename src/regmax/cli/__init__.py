@@ -1,0 +1,5 @@
+"""The command `regmax`."""
+
+from regmax.cli.main import main
+
+__all__ = ["main"]

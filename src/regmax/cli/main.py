@@ -1,0 +1,37 @@
+"""The entry point: it names the commands, and imports only the one that was asked for."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from regmax.cli.errors import CommandError
+from regmax.versions import __version__
+
+# Each command is the module of its name in this folder, with a function `run(arguments) -> exit code`.
+COMMANDS = {"demo": "map a sentence's scores with every mapping: a table and a picture"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `regmax COMMAND ...` and return the exit code: 0 done, 1 failed, 2 asked wrongly."""
+    options = _parser().parse_args(argv)
+    command = import_module(f"regmax.cli.{options.command}")
+    try:
+        return int(command.run(options.arguments))
+    except (CommandError, OSError) as error:
+        print(f"regmax {options.command}: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    listing = "\n".join(f"  {name:<10} {summary}" for name, summary in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="regmax",
+        description="Attention weights that are exactly zero, contiguous or clustered.",
+        epilog=f"commands:\n{listing}\n\n`regmax COMMAND --help` describes a command.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"regmax {__version__}")
+    parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help="one of the commands below")
+    parser.add_argument("arguments", metavar="...", nargs=argparse.REMAINDER, help="the command's own arguments")
+    return parser

@@ -1,0 +1,59 @@
+"""What there is to see in a row of weights: zeros, runs of fused neighbours, clusters."""
+
+from collections import Counter
+from dataclasses import dataclass
+from string import ascii_uppercase
+
+import numpy as np
+from numpy.typing import NDArray
+
+Weights = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A mapping's weights for one sentence, and how far from optimal they are."""
+
+    name: str
+    parameter: str
+    y: Weights
+    gap: float
+    clustered: bool = False  # equal weights belong together wherever they are, not only side by side
+
+
+def runs(y: Weights) -> list[tuple[int, int]]:
+    """The pieces [start, stop) of neighbours of exactly equal weight, from left to right.
+
+    Example:
+        >>> runs(np.array([0.4, 0.4, 0.2, 0.0, 0.0]))
+        [(0, 2), (2, 3), (3, 5)]
+    """
+    cuts = [0, *(np.flatnonzero(y[1:] != y[:-1]) + 1).tolist(), y.size]
+    return list(zip(cuts[:-1], cuts[1:], strict=True))
+
+
+def brackets(y: Weights) -> list[str]:
+    """A bracket piece per weight, drawn down along every run of two or more nonzero weights.
+
+    Example:
+        >>> "".join(brackets(np.array([0.3, 0.3, 0.3, 0.1, 0.0, 0.0])))
+        '╭│╰   '
+    """
+    pieces: list[str] = []
+    for start, stop in runs(y):
+        length = stop - start
+        pieces += [" "] * length if length == 1 or y[start] == 0 else ["╭", *"│" * (length - 2), "╰"]
+    return pieces
+
+
+def clusters(y: Weights) -> list[str]:
+    """A letter per weight that occurs more than once, wherever in the row; A is the largest such weight.
+
+    Example:
+        >>> "".join(clusters(np.array([0.3, 0.1, 0.3, 0.2, 0.1, 0.0])))
+        'ABA B '
+    """
+    counts = Counter(value for value in y.tolist() if value != 0)
+    repeated = sorted((value for value, count in counts.items() if count > 1), reverse=True)
+    letters = dict(zip(repeated, ascii_uppercase, strict=False))
+    return [letters.get(value, " ") for value in y.tolist()]

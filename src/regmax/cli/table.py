@@ -1,0 +1,78 @@
+"""Rows of weights as a table in the terminal: words down, mappings across.
+
+The layout is plain text. Where rich is installed it is coloured too: the background of a weight says how large it
+is, so that a fused phrase is one block of one shade.
+"""
+
+from collections.abc import Sequence
+
+from regmax.cli.structure import Row, Weights, brackets, clusters
+
+ZERO = "·"
+LEGEND = f"{ZERO} exactly zero    ╭│╰ fused: equal to the last bit    A B clusters of equal weight"
+
+# A piece of a line: the text, and a weight in [0, 1] that colours it, or None for no colour.
+Piece = tuple[str, float | None]
+Line = list[Piece]
+
+_WORD, _SCORE, _CELL = 12, 6, 12
+_LIGHT, _DARK = (222, 235, 247), (8, 69, 148)
+
+
+def show(words: Sequence[str], x: Weights, rows: Sequence[Row]) -> None:
+    """Print the table, coloured where rich is installed and the output is a terminal."""
+    lines = layout(words, x, rows)
+    try:
+        from rich.console import Console
+        from rich.text import Text
+    except ImportError:
+        for line in lines:
+            print("".join(text for text, _ in line).rstrip())
+    else:
+        console = Console(highlight=False, soft_wrap=True)
+        for line in lines:
+            console.print(Text.assemble(*((text, _style(weight)) for text, weight in line)))
+
+
+def layout(words: Sequence[str], x: Weights, rows: Sequence[Row]) -> list[Line]:
+    """The table's lines, the header and the summary included."""
+    largest = max(float(row.y.max()) for row in rows)
+    columns = [_column(row, largest) for row in rows]
+    body = [
+        [(f"{word:<{_WORD}}{score:{_SCORE}.2f}  ", None), *(column[i] for column in columns)]
+        for i, (word, score) in enumerate(zip(words, x.tolist(), strict=True))
+    ]
+    rule: Line = [("─" * (_WORD + _SCORE + 2 + _CELL * len(rows)), None)]
+    return [
+        _heading("word", "score", [row.name for row in rows]),
+        _heading("", "", [row.parameter for row in rows]),
+        rule,
+        *body,
+        rule,
+        _heading("nonzero", "", [f"{(row.y != 0).sum()} of {len(words)}" for row in rows]),
+        _heading("duality gap", "", [f"{row.gap:.1e}" for row in rows]),
+        [(LEGEND, None)],
+    ]
+
+
+def _heading(first: str, second: str, texts: Sequence[str]) -> Line:
+    return [(f"{first:<{_WORD}}{second:>{_SCORE}}  " + "".join(f"{text:^{_CELL}}" for text in texts), None)]
+
+
+def _column(row: Row, largest: float) -> Line:
+    """A mapping's cells from the first word to the last."""
+    marks = clusters(row.y) if row.clustered else brackets(row.y)
+    return [_cell(weight, mark, weight / largest) for weight, mark in zip(row.y.tolist(), marks, strict=True)]
+
+
+def _cell(weight: float, mark: str, shade: float) -> Piece:
+    if weight == 0:
+        return f"{ZERO:^{_CELL}}", None
+    return f"{f'{mark} {weight:.3f}  ':^{_CELL}}", shade
+
+
+def _style(shade: float | None) -> str:
+    if shade is None:
+        return ""
+    red, green, blue = (round(light + shade * (dark - light)) for light, dark in zip(_LIGHT, _DARK, strict=True))
+    return f"{'white' if shade > 0.5 else 'black'} on rgb({red},{green},{blue})"
