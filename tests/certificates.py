@@ -1,0 +1,69 @@
+"""Duality gaps computed from scores and weights alone: each bounds how far y is from the best weights.
+
+For every y on the simplex and every dual point, P(y) = <x, y> - Omega(y) <= max_Omega(x) <= D(dual point), so a small
+D - P proves y, whoever computed it. The dual points are read off y by the optimality conditions, hence nothing is
+solved, and no code is shared with the library. Rows of float64: x with its maximum at zero, y, and `alive`, False at
+positions that are no part of the row; these come last.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+Array = np.ndarray
+
+
+def squared_p_norm_gap(x: Array, y: Array, alive: Array, p: float) -> Array:
+    """max_y <x, y> - 1/2 ||y||_p^2 <= tau + 1/2 ||(x - tau)_+||_q^2 for every tau; x - tau = grad Omega(y) on y > 0."""
+    norm = _norm(y, p)
+    with np.errstate(divide="ignore"):
+        gradient = np.where(y > 0, norm ** (2 - p) * y ** (p - 1), 0)
+    tau = _rows(y * (x - gradient)) / _rows(y)
+    z = np.where(alive, np.maximum(x - tau, 0), 0)
+    return (tau + (_norm(z, p / (p - 1)) ** 2 + norm**2) / 2 - _rows(x * y))[:, 0]
+
+
+def fused_lasso_gap(x: Array, y: Array, alive: Array, lam: float) -> Array:
+    """TV is the maximum of sum_i u_i (y_i - y_i+1) over |u| <= lam, so w = x - (u_i - u_i-1) has a sparsemax above it.
+
+    u is the running sum of x - tau - y. Where y = 0 it may be larger, and the smallest u that |u| <= lam allows is the
+    one that meets what comes after.
+    """
+    last = alive.sum(axis=1) - 1
+    step = np.diff(y, axis=1) * alive[:, 1:]
+    edges = np.sum((step != 0) & ((y[:, 1:] == 0) | (y[:, :-1] == 0)), axis=1, keepdims=True)
+    tau = (_rows(np.where(y > 0, x - y, 0)) - lam * edges) / _rows(y > 0)
+    u = np.zeros((y.shape[1] + 1, len(y)))  # u[i]: between positions i - 1 and i; transposed, for the loop's sake
+    excess = (x - tau - y).T.copy()
+    for i in range(y.shape[1]):
+        u[i + 1] = np.clip(u[i] + excess[i], -lam, lam)
+        u[i + 1][last <= i] = 0  # nothing flows over the row's end
+    w = x - np.diff(u, axis=0).T
+    dual = tau + _rows(np.where(alive, np.maximum(w - tau, 0), 0) ** 2) / 2
+    return (dual + _rows(y**2) / 2 + lam * _rows(np.abs(step)) - _rows(x * y))[:, 0]
+
+
+def oscar_gap(x: Array, y: Array, alive: Array, lam: float) -> Array:
+    """OSCAR is the maximum of <w, y> over the w whose k largest never sum to more than lam ((d-1) + ... + (d-k))."""
+    d = alive.sum(axis=1, keepdims=True)
+    rank = np.arange(1, y.shape[1] + 1)
+    weights = np.where(rank <= d, lam * (d - rank), 0)
+    size = _rows(y > 0)
+    tau = (_rows(np.where(y > 0, x - y, 0)) - _rows(np.where(rank <= size, weights, 0))) / size
+    w = np.where(alive, x - tau - y, -np.inf)
+    largest = -np.sort(-w, axis=1)
+    too_much = np.cumsum(np.where(rank <= d, largest, 0) - weights, axis=1)
+    w = w - np.maximum(too_much.max(axis=1, keepdims=True), 0)  # every partial sum falls at least as much
+    dual = tau + _rows(np.where(alive, np.maximum(x - tau - np.where(alive, w, 0), 0), 0) ** 2) / 2
+    penalty = _rows(weights * -np.sort(-y, axis=1))
+    return (dual + _rows(y**2) / 2 + penalty - _rows(x * y))[:, 0]
+
+
+def _rows(terms: Array) -> Array:
+    return np.sum(terms, axis=1, keepdims=True)
+
+
+def _norm(y: Array, p: float) -> Array:
+    """||y||_p of nonnegative rows, scaled by the largest entry: with q = 101 the powers would underflow."""
+    largest = np.maximum(y.max(axis=1, keepdims=True), np.finfo(float).tiny)
+    return largest * _rows((y / largest) ** p) ** (1 / p)
