@@ -12,9 +12,10 @@ from regmax.cli import picture, table
 from regmax.cli.errors import CommandError
 from regmax.cli.structure import Row
 
-# What a model might score each word with. The words of a phrase score alike: softmax keeps every word, sparsemax
-# weighs a phrase unevenly, fusedmax keeps it whole, and oscarmax gives alike words one weight wherever they are.
-WORDS = tuple("the old lighthouse keeper has not seen a single ship since early spring .".split())
+# What a model might score each word with. The words of a phrase score alike: softmax keeps every word,
+# sparsemax weighs a phrase unevenly, fusedmax keeps it whole, and oscarmax gives words that score alike one
+# weight, wherever they are.
+SENTENCE = "the old lighthouse keeper has not seen a single ship since early spring ."
 SCORES = np.array([0.95, 1.32, 1.43, 1.38, 0.45, 0.58, 0.88, 0.60, 1.30, 1.41, 0.31, 1.06, 1.12, -0.60])
 
 MAPPINGS = {
@@ -32,14 +33,15 @@ ROUNDING = 32 * float(np.finfo(np.float64).eps)
 def run(arguments: Sequence[str]) -> int:
     """Print the table, write the picture and name it; 1 where a mapping is not optimal up to rounding."""
     options = _parser().parse_args(arguments)
+    words = SENTENCE.split()
     rows = [row(name, omega) for name, omega in MAPPINGS.items()]
-    table.show(WORDS, SCORES, rows)
+    table.show(words, SCORES, rows)
     worst = max(rows, key=lambda row: row.gap)
     if not worst.gap <= ROUNDING:
-        raise CommandError(f"{worst.name} is not optimal: its duality gap {worst.gap:.1e} exceeds {ROUNDING:.1e}.")
+        raise CommandError(f"{worst.name} is not optimal: its duality gap is {worst.gap:.1e}.")
     print(f"Every mapping is optimal: no duality gap exceeds {ROUNDING:.1e}, the size of rounding.")
     path = options.out / "mappings.png"
-    picture.draw(WORDS, SCORES, rows, path)
+    picture.draw(words, SCORES, rows, path)
     print(path)
     return 0
 
@@ -56,8 +58,7 @@ def _parameter(omega: regmax.Regularizer) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="regmax demo", description="Map a sentence's scores with every mapping.")
-    parser.add_argument(
-        "--out", type=Path, default=Path("regmax-demo"), metavar="FOLDER", help="where the picture goes (%(default)s)"
-    )
+    parser = argparse.ArgumentParser(prog="regmax demo", description="One sentence under every mapping.")
+    where = "the folder that the picture goes to (%(default)s)"
+    parser.add_argument("--out", type=Path, default=Path("regmax-demo"), metavar="FOLDER", help=where)
     return parser

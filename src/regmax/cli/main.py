@@ -33,5 +33,5 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"regmax {__version__}")
     parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help="one of the commands below")
-    parser.add_argument("arguments", metavar="...", nargs=argparse.REMAINDER, help="the command's own arguments")
+    parser.add_argument("arguments", metavar="...", nargs=argparse.REMAINDER, help="its own arguments")
     return parser

@@ -1,6 +1,7 @@
 """Rows of weights as a heat map in the paper's convention.
 
-Exact zeros are grey, and there is no border between neighbours of exactly equal weight: a fused phrase is one cell.
+Exact zeros are grey, and neighbours of exactly equal weight have no border between them: a fused phrase is
+one cell.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ def draw(words: Sequence[str], x: Weights, rows: Sequence[Row], path: Path) -> N
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise CommandError("the picture needs matplotlib. Install it by `pip install 'regmax[plots]'`.") from None
+        raise CommandError("the picture needs matplotlib: `pip install 'regmax[plots]'`.") from None
     figure = Figure(figsize=(0.78 * len(words) + 2.6, 0.62 * len(rows) + 1.7), layout="constrained")
     scores, weights = figure.subplots(2, 1, sharex=True, height_ratios=[1, len(rows) / 1.6])
     _draw_scores(scores, x)
@@ -48,11 +49,11 @@ def _draw_weights(axes: "Axes", words: Sequence[str], rows: Sequence[Row]) -> An
     for top, row in enumerate(rows):
         _draw_row(axes, top, row, dark=0.55 * y.max())
     axes.hlines(range(len(rows) + 1), 0, len(words), color="white", linewidth=6)
-    axes.set_xticks(np.arange(len(words)) + 0.5, words, rotation=35, ha="right", rotation_mode="anchor", fontsize=11)
-    axes.set_yticks(np.arange(len(rows)) + 0.5, [_label(row) for row in rows], fontsize=11)
+    axes.set_xticks(np.arange(len(words)) + 0.5, words, rotation=35, ha="right", rotation_mode="anchor")
+    axes.set_yticks(np.arange(len(rows)) + 0.5, [_label(row) for row in rows])
     axes.invert_yaxis()
     axes.spines[:].set_visible(False)
-    axes.tick_params(length=0)
+    axes.tick_params(length=0, labelsize=11)
     return mesh
 
 
@@ -72,5 +73,6 @@ def _draw_row(axes: "Axes", top: int, row: Row, dark: float) -> None:
         colour = "white" if weight > dark else _INK
         times = f"{stop - start} × " if stop - start > 1 else ""
         text = times + f"{weight:.3f}".removeprefix("0")
-        axes.text((start + stop) / 2, top + 0.5, text, ha="center", va="center", color=colour, fontsize=10)
-        axes.text(stop - 0.07, top + 0.14, letters[start], ha="right", va="top", color=colour, fontsize=8, weight="bold")
+        centre = (start + stop) / 2
+        axes.text(centre, top + 0.5, text, ha="center", va="center", color=colour, fontsize=10)
+        axes.text(stop - 0.18, top + 0.25, letters[start], ha="center", va="center", color=colour, fontsize=8)

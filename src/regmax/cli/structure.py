@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from string import ascii_uppercase
 
 import numpy as np
@@ -29,7 +30,7 @@ def runs(y: Weights) -> list[tuple[int, int]]:
         [(0, 2), (2, 3), (3, 5)]
     """
     cuts = [0, *(np.flatnonzero(y[1:] != y[:-1]) + 1).tolist(), y.size]
-    return list(zip(cuts[:-1], cuts[1:], strict=True))
+    return list(pairwise(cuts))
 
 
 def brackets(y: Weights) -> list[str]:

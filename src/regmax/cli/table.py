@@ -1,7 +1,7 @@
 """Rows of weights as a table in the terminal: words down, mappings across.
 
-The layout is plain text. Where rich is installed it is coloured too: the background of a weight says how large it
-is, so that a fused phrase is one block of one shade.
+The layout is plain text. Where rich is installed it is coloured too: the background of a weight says how
+large it is, so that a fused phrase is one block of one shade.
 """
 
 from collections.abc import Sequence
@@ -74,5 +74,5 @@ def _cell(weight: float, mark: str, shade: float) -> Piece:
 def _style(shade: float | None) -> str:
     if shade is None:
         return ""
-    red, green, blue = (round(light + shade * (dark - light)) for light, dark in zip(_LIGHT, _DARK, strict=True))
+    red, green, blue = (round(a + shade * (b - a)) for a, b in zip(_LIGHT, _DARK, strict=True))
     return f"{'white' if shade > 0.5 else 'black'} on rgb({red},{green},{blue})"

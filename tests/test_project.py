@@ -1,0 +1,69 @@
+"""The project around the code: the README's examples, the versions, and that the core is really there."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+import regmax
+from regmax import versions
+from regmax.kernels import native
+
+ROOT = Path(__file__).parent.parent
+PAGES = ("README.md", "docs/add-a-regularizer.md")
+
+
+@pytest.mark.skipif(os.environ.get("REGMAX_REQUIRE_NATIVE") != "1", reason="the core is not required")
+def test_the_native_core_is_there() -> None:
+    assert native.available()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_example_prints_what_the_page_says(page: str) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    assert blocks
+    assert all(">>> " in block for block in blocks), "an example without a prompt is not run"
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    # One page is one session: a later block may use the names of an earlier one.
+    test = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page, page, 0)
+    failures: list[str] = []
+    runner.run(test, out=failures.append)
+    assert not failures, "".join(failures)
+
+
+def test_the_version_is_written_once() -> None:
+    assert regmax.__version__ == versions.__version__
+    written = [path for path in ROOT.glob("src/**/*.py") if f'"{versions.__version__}"' in path.read_text()]
+    assert written == [ROOT / "src/regmax/versions.py"]
+
+
+def test_show_versions_says_which_core_computes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(native, "available", lambda: True)
+    monkeypatch.setattr(native, "instruction_set", lambda: "avx2")
+    regmax.show_versions()
+    assert "native core: avx2" in capsys.readouterr().out
+    monkeypatch.setattr(native, "available", lambda: False)
+    regmax.show_versions()
+    assert "no native core: tensor operations" in capsys.readouterr().out
+
+
+def test_every_requirement_of_the_checks_is_pinned_once() -> None:
+    pins = re.findall(r"^([a-z0-9-]+)==\S+$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    assert len(pins) == len(set(pins))
+    project = (ROOT / "pyproject.toml").read_text()
+    extras = re.search(r"^dev = \[(.*?)^\]", project, re.MULTILINE | re.DOTALL)
+    assert extras is not None
+    required = set(re.findall(r'"([a-z0-9-]+)"', extras[1]))
+    assert required - set(pins) == set()
+
+
+@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")], ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []
