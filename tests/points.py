@@ -1,0 +1,46 @@
+"""Points where derivatives can be judged: inside one smooth piece of the mapping, and where J is not zero.
+
+At a one-hot point, or where everything is fused, the Jacobian is zero and any wrong code passes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from table import Entry
+
+MARGIN = 1e-3
+
+
+def pattern(y: np.ndarray) -> np.ndarray:
+    """Which weights are zero, which are equal and how they are ordered: inside one pattern the mapping is smooth."""
+    order = np.sign(y[..., :, None] - y[..., None, :]).astype(np.int8)
+    return np.where(y[..., :, None] == 0, np.int8(-2), order)
+
+
+def interior(entry: Entry, n: int, d: int, *, gamma: float = 1.0, seed: int = 0) -> np.ndarray:
+    """n rows of d >= 4 scores with two groups in the support or more, a fused one where the mapping fuses.
+
+    The pattern of the weights does not change when the scores move by MARGIN.
+    """
+    rng = np.random.default_rng([seed, d])
+    x = (gamma + 2 * gamma * entry.parameters.get("lam", 0.0)) * rng.normal(size=(20_000, d)) * 0.7
+    if entry.positional:  # neighbours that already lean together, or a strong lam fuses all or nothing
+        x = x[:, np.sort(rng.integers(0, d // 2, size=d))] + 0.1 * rng.normal(size=x.shape)
+    y = entry(x, gamma=gamma)
+    positive, levels = (y > 0).sum(axis=-1), _levels(y)
+    good = levels >= 2
+    if entry.fuses:
+        good &= positive > levels
+    x, y = x[good][: 20 * n], y[good][: 20 * n]
+    steady = np.ones(len(x), dtype=bool)
+    for _ in range(8):
+        moved = entry(x + MARGIN * rng.choice((-1, 1), size=x.shape), gamma=gamma)
+        steady &= np.all(pattern(moved) == pattern(y), axis=(1, 2))
+    assert steady.sum() >= n, f"only {steady.sum()} interior points for {entry}"
+    return x[steady][:n]
+
+
+def _levels(y: np.ndarray) -> np.ndarray:
+    """How many different positive weights a row has."""
+    ordered = np.sort(y, axis=-1)
+    return np.sum((np.diff(ordered, axis=-1, prepend=0.0) != 0) & (ordered > 0), axis=-1)

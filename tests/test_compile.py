@@ -1,0 +1,173 @@
+"""torch.compile without graph breaks, torch.export, autocast, and torch's own checks of the custom operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from points import interior
+from table import DEFAULTS, Entry
+
+import regmax
+from regmax.kernels import native
+
+# Tracing is what can go wrong; `aot_eager` traces forward and backward as inductor does, without its C++ compiler.
+BACKEND = "aot_eager"
+MAPPINGS = pytest.mark.parametrize("entry", DEFAULTS, ids=str)
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler() -> Iterator[None]:
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+def scores(entry: Entry, n: int = 3) -> torch.Tensor:
+    return torch.tensor(interior(entry, n, 6))
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    return torch.compile(function, fullgraph=True, backend=BACKEND)
+
+
+def direction(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+
+
+@MAPPINGS
+def test_the_function_and_its_backward_compile(entry: Entry, torch_path: str) -> None:
+    x, v = scores(entry).requires_grad_(), direction(3, 6)
+    y, expected = compiled(entry)(x), entry(x)
+    torch.testing.assert_close(y, expected, rtol=0, atol=1e-14)
+    (ours,) = torch.autograd.grad(y, x, v)
+    torch.testing.assert_close(ours, torch.autograd.grad(expected, x, v)[0])
+    assert ours.abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("entry", [DEFAULTS[2]], ids=str)
+def test_inductor_compiles_it(entry: Entry) -> None:
+    x, v = scores(entry).requires_grad_(), direction(3, 6)
+    y = torch.compile(lambda t: entry(2 * t) + 1, fullgraph=True)(x)
+    torch.testing.assert_close(y, entry(2 * x) + 1)
+    (ours,) = torch.autograd.grad(y, x, v)
+    torch.testing.assert_close(ours, torch.autograd.grad(entry(2 * x) + 1, x, v)[0])
+
+
+@MAPPINGS
+def test_masks_and_strengths_compile(entry: Entry, torch_path: str) -> None:
+    x, mask = scores(entry).requires_grad_(), torch.tensor([True, True, True, False, True, True])
+    name = next(iter(entry.parameters), "gamma")
+    theta = torch.tensor(entry.parameters.get(name, 1.0), dtype=torch.float64, requires_grad=True)
+
+    def function(x: torch.Tensor, theta: torch.Tensor) -> torch.Tensor:
+        return entry(x, mask=mask, **{name: theta})
+
+    y, expected = compiled(function)(x, theta), function(x, theta)
+    torch.testing.assert_close(y, expected, rtol=0, atol=1e-14)
+    v = direction(3, 6)
+    torch.testing.assert_close(torch.autograd.grad(y, (x, theta), v), torch.autograd.grad(expected, (x, theta), v))
+
+
+TRANSFORMS: dict[str, Callable[[Any, torch.Tensor], Callable[[torch.Tensor], Any]]] = {
+    "grad": lambda f, v: torch.func.grad(lambda x: (f(x) * v).sum()),
+    "vjp": lambda f, v: lambda x: torch.func.vjp(f, x)[1](v)[0],
+    "jvp": lambda f, v: lambda x: torch.func.jvp(f, (x,), (v,))[1],
+    "jacrev": lambda f, v: torch.func.jacrev(f),
+    "jacfwd": lambda f, v: torch.func.jacfwd(f),
+    "hessian": lambda f, v: torch.func.hessian(lambda x: (f(x) ** 2 * v).sum()),
+    "vmap": lambda f, v: torch.func.vmap(f, in_dims=1),
+}
+
+
+@MAPPINGS
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_transforms_compile(entry: Entry, torch_path: str, transform: str) -> None:
+    x = scores(entry, 2)
+    function = TRANSFORMS[transform](entry, direction(2, 6))
+    torch.testing.assert_close(compiled(function)(x), function(x), rtol=1e-9, atol=1e-12)
+
+
+@MAPPINGS
+def test_dynamic_shapes_compile(entry: Entry) -> None:
+    function = torch.compile(entry, fullgraph=True, backend=BACKEND, dynamic=True)
+    for n, d in ((3, 6), (5, 9), (2, 70)):
+        x = torch.randn(n, d, generator=torch.Generator().manual_seed(d))
+        torch.testing.assert_close(function(x), entry(x), rtol=0, atol=1e-6)
+
+
+@MAPPINGS
+def test_max_and_gap_compile(entry: Entry, torch_path: str) -> None:
+    x = scores(entry).requires_grad_()
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        uniform = torch.full_like(x, 1 / 6)
+        return regmax.regularized_max(entry.omega, x) + regmax.duality_gap(entry.omega, x, uniform)
+
+    y = compiled(function)(x)
+    torch.testing.assert_close(y, function(x))
+    torch.testing.assert_close(torch.autograd.grad(y.sum(), x), torch.autograd.grad(function(x).sum(), x))
+
+
+class Attend(torch.nn.Module):
+    """A module around a mapping, for export."""
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__()
+        self.entry = entry
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Weights under a mask."""
+        return self.entry(x, mask=mask, gamma=2.0)
+
+
+@MAPPINGS
+def test_export(entry: Entry, torch_path: str) -> None:
+    x, mask = scores(entry), torch.tensor([True, False, True, True, True, True])
+    module = Attend(entry)
+    program = torch.export.export(module, (x, mask))
+    torch.testing.assert_close(program.module()(x + 0.1, mask), module(x + 0.1, mask), rtol=0, atol=1e-14)
+
+
+@MAPPINGS
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_autocast(entry: Entry, torch_path: str, dtype: torch.dtype) -> None:
+    """Scores from an autocast product come in half precision; weights and gradients are still right."""
+    q, k = (torch.randn(4, 8, generator=torch.Generator().manual_seed(s)).requires_grad_() for s in (0, 1))
+    with torch.autocast("cpu", dtype=dtype):
+        x = q @ k.T
+        y = entry(x)
+        out = y @ k
+    assert x.dtype == dtype
+    expected = entry(x.detach().float())
+    torch.testing.assert_close(y.float(), expected, rtol=2e-2, atol=1e-3)
+    out.float().pow(2).sum().backward()
+    assert q.grad.dtype == torch.float32
+    assert torch.all(torch.isfinite(q.grad))
+    assert torch.any(q.grad != 0)
+
+
+KERNELS = [("sparsemax", 0.0), ("fusedmax", 0.1), ("oscarmax", 0.01), ("sqpnormmax", 1.5), ("prox_tv1d", 0.1), ("prox_oscar", 0.1)]
+
+
+@pytest.mark.parametrize(("kernel", "theta"), KERNELS)
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("per_row", [False, True])
+def test_opcheck(kernel: str, theta: float, masked: bool, per_row: bool) -> None:
+    assert native.available()
+    x, v = direction(3, 6), direction(3, 6).flip(0)
+    mask = torch.tensor([True, False, True, True, True, True]) if masked else None
+    thetas = torch.full((3, 1), theta, dtype=torch.float64) if per_row else None
+    torch.library.opcheck(torch.ops.regmax.argmax, (x, mask, thetas, theta, kernel))
+    y, support, joined = torch.ops.regmax.argmax(x, mask, thetas, theta, kernel)
+    arguments = (v, y, support, joined, mask, thetas, theta, kernel)
+    torch.library.opcheck(torch.ops.regmax.jacobian_product, arguments)
+    strided = torch.stack([x, x], dim=-1)[..., 0]
+    torch.library.opcheck(torch.ops.regmax.argmax, (strided, mask, thetas, theta, kernel))
+
+
+def test_opcheck_prox_owl() -> None:
+    weights = torch.linspace(1, 0, 6, dtype=torch.float64)
+    torch.library.opcheck(torch.ops.regmax.prox_owl, (direction(3, 6), weights))

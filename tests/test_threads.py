@@ -1,0 +1,108 @@
+"""Threads, forks and imports: what happens around the kernels."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from table import DEFAULTS, Entry
+
+import regmax
+
+MAPPINGS = pytest.mark.parametrize("entry", DEFAULTS, ids=str)
+SHAPES = [(2048, 128), (8192, 33), (64, 4096)]  # large enough that the work is divided
+
+
+@pytest.fixture(autouse=True)
+def restore_threads() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+def forward_and_backward(entry: Entry, x: torch.Tensor, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    x = x.clone().requires_grad_()
+    y = entry(x, **options)
+    (gradient,) = torch.autograd.grad(y, x, torch.cos(torch.arange(x.shape[-1], dtype=x.dtype)).expand_as(x))
+    return y.detach(), gradient
+
+
+@MAPPINGS
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_number_of_threads_does_not_change_a_bit(entry: Entry, shape: tuple[int, int]) -> None:
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    mask = torch.rand(shape, generator=torch.Generator().manual_seed(1)) < 0.8
+    results = []
+    for threads in (1, 2, 3, 2):
+        torch.set_num_threads(threads)
+        results.append((*forward_and_backward(entry, x), *forward_and_backward(entry, x, mask=mask)))
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
+            assert torch.equal(a, b)
+
+
+def _work_in_child(queue: Any, x: np.ndarray) -> None:
+    queue.put(regmax.fusedmax(x, lam=0.1).sum())
+
+
+def test_a_fork_after_threads_does_not_hang() -> None:
+    """A child has none of its parent's worker threads: waiting for them would last forever."""
+    torch.set_num_threads(2)
+    x = np.random.default_rng(0).normal(size=(4096, 128)).astype(np.float32)
+    regmax.fusedmax(torch.tensor(x), lam=0.1)
+    regmax.fusedmax(x, lam=0.1)
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    child = context.Process(target=_work_in_child, args=(queue, x))
+    child.start()
+    child.join(timeout=60)
+    if child.is_alive():
+        child.kill()
+        pytest.fail("the child hangs")
+    assert child.exitcode == 0
+    np.testing.assert_allclose(queue.get(), len(x), rtol=1e-4)
+    np.testing.assert_allclose(regmax.fusedmax(x, lam=0.1).sum(), len(x), rtol=1e-4)  # and the parent still works
+
+
+@MAPPINGS
+def test_concurrent_calls_do_not_disturb_each_other(entry: Entry) -> None:
+    torch.set_num_threads(2)
+    batches = [torch.randn(512, d, generator=torch.Generator().manual_seed(d)) for d in (5, 32, 64, 129, 256, 700)]
+    expected = [forward_and_backward(entry, x) for x in batches]
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        for _ in range(5):
+            for ours, theirs in zip(pool.map(lambda x: forward_and_backward(entry, x), batches), expected, strict=True):
+                assert torch.equal(ours[0], theirs[0])
+                assert torch.equal(ours[1], theirs[1])
+
+
+def run_python(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_importing_regmax_imports_no_framework() -> None:
+    heavy = "{'torch', 'jax', 'matplotlib', 'scipy', 'transformers', 'rich'}"
+    assert run_python(f"import sys, regmax; print(sorted({heavy} & set(sys.modules)))").strip() == "[]"
+
+
+def test_numpy_arrays_need_no_torch() -> None:
+    code = "import sys, numpy, regmax; y = regmax.fusedmax(numpy.zeros(4)); print(y[0], 'torch' in sys.modules)"
+    assert run_python(code).split() == ["0.25", "False"]
+
+
+def test_importing_regmax_is_quick() -> None:
+    """NumPy's own import is not counted. The best of several: the machine may be busy."""
+    code = "import numpy, time; t = time.perf_counter(); import regmax; print(time.perf_counter() - t)"
+    assert min(float(run_python(code)) for _ in range(5)) < 0.2
+
+
+def test_the_process_ends_cleanly_after_using_threads() -> None:
+    code = "import numpy, regmax; regmax.sparsemax(numpy.zeros((4096, 256), dtype='float32')); print('done')"
+    assert run_python(code).strip() == "done"
