@@ -18,8 +18,8 @@ TOLERANCES = dict(tol_gap_abs=1e-13, tol_gap_rel=1e-13, tol_feas=1e-13, tol_ktra
 
 
 class Solution(NamedTuple):
-    y: Array  # (n, d), on the simplex
-    slack: Array  # (n, d): the multiplier of y >= 0. Where it is positive, y is exactly zero.
+    y: Array  # on the simplex
+    slack: Array  # the multiplier of y >= 0. Where it is positive, y is exactly zero.
 
 
 def _half_squares(y: cp.Expression) -> cp.Expression:
@@ -80,10 +80,11 @@ def solve(mapping: str, x: Array, gamma: Array, **parameters: float) -> Solution
     with warnings.catch_warnings():  # tolerances of 1e-13 are seldom met in full; the tests compare the objectives
         warnings.filterwarnings("ignore", message="Solution may be inaccurate")
         problem.solve(solver=cp.CLARABEL, **TOLERANCES)
-    weights = _feasible(y.value)
+    solution = Solution(_feasible(y.value), np.asarray(nonnegative.dual_value))
     if mapping == "sqpnormmax":
-        weights = np.stack([_polish(*row, **parameters) for row in zip(x, weights, gamma, strict=True)])
-    return Solution(weights, np.asarray(nonnegative.dual_value))
+        polished = [_polish(*row, **parameters) for row in zip(x, solution.y, gamma, strict=True)]
+        solution = Solution(*(np.stack(parts) for parts in zip(*polished, strict=True)))
+    return solution
 
 
 def _feasible(y: Array) -> Array:
@@ -91,7 +92,7 @@ def _feasible(y: Array) -> Array:
     return y / y.sum(axis=1, keepdims=True)
 
 
-def _polish(x: Array, y: Array, gamma: float, p: float) -> Array:
+def _polish(x: Array, y: Array, gamma: float, p: float) -> Solution:
     """Newton's method on the optimality conditions of the squared p-norm, where the solver stops at 1e-6.
 
     On the weights that are clearly positive: x - gamma grad Omega(y) = tau, sum y = 1, with the gradient and the
@@ -108,7 +109,7 @@ def _polish(x: Array, y: Array, gamma: float, p: float) -> Array:
         *step, tau = np.linalg.solve(system, np.append(x[support] - gamma * gradient, 1 - y.sum()))
         y = (np.maximum(x - tau, 0) / (gamma * norm ** (2 - p))) ** (1 / (p - 1))
         y[support] = s + step
-    return y
+    return Solution(y, np.maximum(tau - x, 0))
 
 
 def minimize(problem: Callable[[cp.Variable], cp.Expression], d: int) -> Array:
