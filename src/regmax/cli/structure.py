@@ -8,6 +8,8 @@ from string import ascii_uppercase
 import numpy as np
 from numpy.typing import NDArray
 
+from regmax import groups
+
 Weights = NDArray[np.float64]
 
 
@@ -29,8 +31,8 @@ def runs(y: Weights) -> list[tuple[int, int]]:
         >>> runs(np.array([0.4, 0.4, 0.2, 0.0, 0.0]))
         [(0, 2), (2, 3), (3, 5)]
     """
-    cuts = [0, *(np.flatnonzero(y[1:] != y[:-1]) + 1).tolist(), y.size]
-    return list(pairwise(cuts))
+    starts = np.flatnonzero(groups(y).starts).tolist()
+    return list(pairwise([*starts, y.size]))
 
 
 def brackets(y: Weights) -> list[str]:

@@ -39,7 +39,10 @@ def layout(words: Sequence[str], x: Weights, rows: Sequence[Row]) -> list[Line]:
     largest = max(float(row.y.max()) for row in rows)
     columns = [_column(row, largest) for row in rows]
     body = [
-        [(f"{word:<{_WORD}}{score:{_SCORE}.2f}  ", None), *(column[i] for column in columns)]
+        [
+            (f"{word:<{_WORD}}{score:{_SCORE}.2f}  ", None),
+            *(piece for column in columns for piece in column[i]),
+        ]
         for i, (word, score) in enumerate(zip(words, x.tolist(), strict=True))
     ]
     rule: Line = [("─" * (_WORD + _SCORE + 2 + _CELL * len(rows)), None)]
@@ -59,20 +62,21 @@ def _heading(first: str, second: str, texts: Sequence[str]) -> Line:
     return [(f"{first:<{_WORD}}{second:>{_SCORE}}  " + "".join(f"{text:^{_CELL}}" for text in texts), None)]
 
 
-def _column(row: Row, largest: float) -> Line:
+def _column(row: Row, largest: float) -> list[Line]:
     """A mapping's cells from the first word to the last."""
     marks = clusters(row.y) if row.clustered else brackets(row.y)
     return [_cell(weight, mark, weight / largest) for weight, mark in zip(row.y.tolist(), marks, strict=True)]
 
 
-def _cell(weight: float, mark: str, shade: float) -> Piece:
+def _cell(weight: float, mark: str, shade: float) -> Line:
+    """A weight with its mark, and a gap around it so that the colours of two mappings do not touch."""
     if weight == 0:
-        return f"{ZERO:^{_CELL}}", None
-    return f"{f'{mark} {weight:.3f}  ':^{_CELL}}", shade
+        return [(f"{ZERO:^{_CELL}}", None)]
+    return [(" ", None), (f"{f'{mark} {weight:.3f}  ':^{_CELL - 2}}", shade), (" ", None)]
 
 
 def _style(shade: float | None) -> str:
     if shade is None:
         return ""
     red, green, blue = (round(a + shade * (b - a)) for a, b in zip(_LIGHT, _DARK, strict=True))
-    return f"{'white' if shade > 0.5 else 'black'} on rgb({red},{green},{blue})"
+    return f"{'bright_white' if shade > 0.5 else 'black'} on rgb({red},{green},{blue})"
