@@ -1,0 +1,138 @@
+// Sorted pooling: what OSCAR and the OWL norms need.
+//
+// oscarmax. On the simplex the OSCAR penalty is lam sum_k (d - k) y_(k), y sorted decreasing. So with x sorted
+// decreasing, z is the nonincreasing isotonic regression of x_(k) - lam (d - k), and y = (z - tau)_+. A shift changes
+// nothing: add lam k instead. The level sets of z are prefixes, hence
+//
+//     tau = max_m A(m),  A(m) = (X_m - 1) / m + lam (m + 1) / 2,  X_m = x_(1) + ... + x_(m),
+//
+// and with m* the maximiser only the top m* scores need pooling, because z falls below tau behind them.
+//
+// Selection. Let b bound all but the top K scores. For m > K, A(m) is the weighted mean of A(K) and the mean of
+// x_(k) + lam k over K < k <= m, which is at most b + lam (K + 1 + d) / 2. If max_{m <= K} A(m) is at least that, no
+// score behind the top K matters. Since every A(m) is a lower bound of tau, b = bound - lam (d + 1/2) always passes.
+//
+// Uniform rows. y is uniform iff X_m - m mean <= lam m (d - m) / 2 for all m. The left side is at most m (max - mean)
+// and (d - m) (mean - min), and one of the two is small enough for every m if max - min <= lam d / 2.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "simplex.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+struct Ranked {
+  double value;
+  int64_t position;
+};
+
+struct ByValueDecreasing {
+  bool operator()(const Ranked& a, const Ranked& b) const { return a.value > b.value; }
+};
+
+inline void sort_decreasing(Ranked* ranked, int64_t m) { std::sort(ranked, ranked + m, ByValueDecreasing()); }
+
+struct Block {
+  double sum;
+  int64_t count;
+
+  double mean() const { return sum / static_cast<double>(count); }
+};
+
+// Nonincreasing isotonic regression by pooling adjacent violators, in place in ranked[k].value.
+// Equal neighbours are pooled too, so that what is equal is so bitwise.
+inline void pool_decreasing(Ranked* ranked, int64_t m, Block* blocks) {
+  int64_t count = 0;
+  for (int64_t k = 0; k < m; ++k) {
+    Block block{ranked[k].value, 1};
+    for (; count > 0 && blocks[count - 1].mean() <= block.mean(); --count) {
+      block = {blocks[count - 1].sum + block.sum, blocks[count - 1].count + block.count};
+    }
+    blocks[count++] = block;
+  }
+  for (int64_t i = 0, k = 0; i < count; ++i) {
+    const double mean = blocks[i].mean();
+    for (int64_t end = k + blocks[i].count; k < end; ++k) ranked[k].value = mean;
+  }
+}
+
+constexpr int64_t isotonic_bytes_per_score = sizeof(Ranked) + sizeof(Block);
+
+struct IsotonicSpace {
+  Ranked* ranked;
+  Block* blocks;
+
+  IsotonicSpace(void* memory, int64_t m)
+      : ranked(static_cast<Ranked*>(memory)), blocks(reinterpret_cast<Block*>(ranked + m)) {}
+};
+
+struct Prefix {
+  int64_t length;  // m*
+  double sum;      // X_m*
+  double tau;      // A(m*)
+};
+
+inline Prefix best_prefix(const Ranked* sorted, int64_t m, double lam) {
+  Prefix best{0, 0, -HUGE_VAL};
+  double sum = 0;
+  for (int64_t k = 1; k <= m; ++k) {
+    sum += sorted[k - 1].value;
+    const double tau = (sum - 1) / static_cast<double>(k) + lam * static_cast<double>(k + 1) / 2;
+    if (tau >= best.tau) best = {k, sum, tau};
+  }
+  return best;
+}
+
+inline int64_t select_above(const double* x, int64_t m, double bound, Ranked* selected) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < m; ++i) {
+    selected[count] = {x[i], i};
+    count += x[i] > bound;
+  }
+  return count;
+}
+
+// m >= 1 scores relative to their maximum; lam > 0.
+inline void oscarmax(const double* x, int64_t m, double lam, IsotonicSpace space, double* y) {
+  const Range range = range_of(x, m);
+  if (range.max - range.min <= lam * static_cast<double>(m) / 2) {
+    for (int64_t i = 0; i < m; ++i) y[i] = 1 / static_cast<double>(m);
+    return;
+  }
+  for (int64_t i = 0; i < m; ++i) y[i] = 0;
+  Ranked* const ranked = space.ranked;
+  Prefix best{};
+  for (double bound = -1;;) {
+    const int64_t selected = select_above(x, m, bound, ranked);
+    sort_decreasing(ranked, selected);
+    best = best_prefix(ranked, selected, lam);
+    if (selected == m || best.tau >= bound + lam * static_cast<double>(selected + 1 + m) / 2) break;
+    bound = best.tau - lam * (static_cast<double>(m) + 1);
+  }
+  // Weights centred on the prefix: pooled scores and threshold stay as small as the scores.
+  const double middle = static_cast<double>(best.length + 1) / 2;
+  for (int64_t k = 0; k < best.length; ++k) ranked[k].value += lam * (static_cast<double>(k + 1) - middle);
+  pool_decreasing(ranked, best.length, space.blocks);
+  const double tau = (best.sum - 1) / static_cast<double>(best.length);
+  for (int64_t k = 0; k < best.length; ++k) y[ranked[k].position] = larger(ranked[k].value - tau, 0);
+}
+
+// prox of sum_k weight(k) |z|_(k): sort |x|, subtract the weights, pool, clamp at zero, restore the signs.
+template <class Weight>
+inline void prox_owl(const double* x, int64_t m, Weight weight, IsotonicSpace space, double* z) {
+  Ranked* const ranked = space.ranked;
+  for (int64_t i = 0; i < m; ++i) ranked[i] = {std::fabs(x[i]), i};
+  sort_decreasing(ranked, m);
+  for (int64_t k = 0; k < m; ++k) ranked[k].value -= weight(k);
+  pool_decreasing(ranked, m, space.blocks);
+  for (int64_t k = 0; k < m; ++k) {
+    const int64_t i = ranked[k].position;
+    const double size = larger(ranked[k].value, 0);
+    z[i] = size > 0 ? std::copysign(size, x[i]) : 0;
+  }
+}
+
+}  // namespace regmax::REGMAX_ISA

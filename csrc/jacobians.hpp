@@ -1,0 +1,100 @@
+// J v on one row, from its weights y: gathered, without gaps, in double.
+//
+// The Jacobian of every mapping here is symmetric. For sparsemax it is the projection on the support's vectors of sum
+// zero; pooling first averages v inside each group. The proximal operators average only.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "mappings.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+inline double mean_of(const double* v, int64_t m) {
+  double sum = 0;
+  for (int64_t i = 0; i < m; ++i) sum += v[i];
+  return sum / static_cast<double>(m);
+}
+
+inline void subtract_mean(double* v, int64_t m) {
+  const double mean = mean_of(v, m);
+  for (int64_t i = 0; i < m; ++i) v[i] -= mean;
+}
+
+inline void average_chains(double* v, int64_t m, const uint8_t* joined) {
+  for (int64_t begin = 0, end; begin < m; begin = end) {
+    for (end = begin + 1; end < m && joined[end]; ++end) continue;
+    const double mean = mean_of(v + begin, end - begin);
+    for (int64_t i = begin; i < end; ++i) v[i] = mean;
+  }
+}
+
+// Averages sign(y) v over the groups of equal |y|, in O(m log m).
+inline void average_equal_sizes(double* v, const double* y, int64_t m, Ranked* ranked) {
+  for (int64_t i = 0; i < m; ++i) ranked[i] = {std::fabs(y[i]), i};
+  sort_decreasing(ranked, m);
+  for (int64_t begin = 0, end; begin < m; begin = end) {
+    double sum = 0;
+    for (end = begin; end < m && ranked[end].value == ranked[begin].value; ++end) {
+      const int64_t i = ranked[end].position;
+      sum += y[i] < 0 ? -v[i] : v[i];
+    }
+    const double mean = sum / static_cast<double>(end - begin);
+    for (int64_t k = begin; k < end; ++k) v[ranked[k].position] = y[ranked[k].position] < 0 ? -mean : mean;
+  }
+}
+
+// On the support, with N = |y|_p,
+//     M = 1/(p-1) [ N^(p-2) diag(y^(2-p)) - (2-p) N^(-2) y y^T ],   J v = M v - M 1 (1^T M v) / (1^T M 1).
+inline void sqpnorm_product(double* v, const double* y, int64_t m, double p, double* powers) {
+  double norm = 0, along = 0, total = 0;
+  for (int64_t i = 0; i < m; ++i) {
+    powers[i] = std::pow(y[i], 2 - p);
+    norm += y[i] * y[i] / powers[i];  // y^p
+    along += y[i] * v[i];
+    total += y[i];
+  }
+  const double log_norm = std::log(norm) / p;
+  const double diagonal = std::exp((p - 2) * log_norm) / (p - 1);
+  const double rank_one = (2 - p) * std::exp(-2 * log_norm) / (p - 1);
+  double sum_mv = 0, sum_m1 = 0;
+  for (int64_t i = 0; i < m; ++i) {
+    v[i] = diagonal * powers[i] * v[i] - rank_one * along * y[i];
+    powers[i] = diagonal * powers[i] - rank_one * total * y[i];
+    sum_mv += v[i];
+    sum_m1 += powers[i];
+  }
+  // A single weight is one whatever the scores: there M 1 is its own rounding.
+  const double ratio = sum_m1 > 0 ? sum_mv / sum_m1 : 0;
+  for (int64_t i = 0; i < m; ++i) v[i] = m == 1 ? 0 : v[i] - ratio * powers[i];
+}
+
+// Replaces w.v by J v. w.x holds the m >= 1 weights of the support (of all kept positions for the proximal
+// operators).
+inline void multiply_row(int32_t kernel, Workspace& w, int64_t m, double theta) {
+  const bool strengthless = theta == 0;
+  switch (kernel) {
+    case REGMAX_SPARSEMAX:
+      return subtract_mean(w.v, m);
+    case REGMAX_FUSEDMAX:
+      subtract_mean(w.v, m);
+      if (!strengthless) average_chains(w.v, m, w.joined);
+      return;
+    case REGMAX_OSCARMAX:
+      subtract_mean(w.v, m);
+      if (!strengthless) average_equal_sizes(w.v, w.x, m, IsotonicSpace(w.pooling, m).ranked);
+      return;
+    case REGMAX_SQPNORMMAX:
+      return theta == 2 ? subtract_mean(w.v, m) : sqpnorm_product(w.v, w.x, m, theta, w.space);
+    case REGMAX_PROX_TV1D:
+      if (!strengthless) average_chains(w.v, m, w.joined);
+      return;
+    default:
+      if (strengthless) return;
+      average_equal_sizes(w.v, w.x, m, IsotonicSpace(w.pooling, m).ranked);
+      for (int64_t i = 0; i < m; ++i) w.v[i] = w.x[i] == 0 ? 0 : w.v[i];
+  }
+}
+
+}  // namespace regmax::REGMAX_ISA

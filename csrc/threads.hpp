@@ -1,0 +1,17 @@
+// Worker threads and their scratch memory. Built once, for the baseline instruction set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace regmax {
+
+// Calls job(context, i) for every i in [0, jobs), on at most `threads` threads, the caller among them.
+// A job must not depend on which thread runs it, and must not throw.
+void run_jobs(int64_t jobs, int32_t threads, void (*job)(void* context, int64_t i), void* context);
+
+// The calling thread's scratch: at least `bytes` bytes, aligned to 64, its content undefined; nullptr where memory
+// is exhausted. The next call on this thread takes it back.
+void* thread_scratch(std::size_t bytes);
+
+}  // namespace regmax
