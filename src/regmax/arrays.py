@@ -1,0 +1,68 @@
+"""Which framework an array belongs to, and the few operations that NumPy and PyTorch name differently.
+
+torch is never imported here: an array of a framework can only exist once the framework was imported.
+"""
+
+import sys
+from typing import Any
+
+import numpy as np
+
+
+def framework(x: Any) -> str | None:
+    """"numpy", "torch", or None for anything that is neither an array nor a tensor."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        return "torch"
+    return "numpy" if isinstance(x, np.ndarray | np.generic) else None
+
+
+def namespace(x: Any) -> Any:
+    """The module whose functions work on `x`."""
+    name = framework(x)
+    if name is None:
+        raise TypeError(f"An array or a tensor is needed. Got {type(x).__name__}: use `numpy.asarray` or `torch.as_tensor`.")
+    return sys.modules[name]
+
+
+def is_array(x: Any) -> bool:
+    """Whether a parameter is an array or a tensor rather than a number."""
+    return framework(x) is not None
+
+
+def is_floating(x: Any) -> bool:
+    """Whether an array or a tensor has a real floating-point type."""
+    if framework(x) == "torch":
+        return bool(x.dtype.is_floating_point)
+    return bool(np.issubdtype(x.dtype, np.floating))
+
+
+def sort_descending(y: Any) -> Any:
+    """`y` sorted from large to small along the last dimension."""
+    if framework(y) == "torch":
+        return y.sort(dim=-1, descending=True).values
+    return -np.sort(-y, axis=-1)
+
+
+def kept_first(y: Any, mask: Any) -> tuple[Any, Any]:
+    """The kept entries of every row moved to the front, in their order, and the mask moved along."""
+    xp = namespace(y)
+    if framework(y) == "torch":
+        mask = mask.expand(y.shape)
+        order = xp.argsort((~mask).to(xp.uint8), dim=-1, stable=True)
+        return xp.take_along_dim(y, order, -1), xp.take_along_dim(mask, order, -1)
+    mask = np.broadcast_to(mask, y.shape)
+    order = np.argsort(~mask, axis=-1, kind="stable")
+    return np.take_along_axis(y, order, -1), np.take_along_axis(mask, order, -1)
+
+
+def zero_deleted(y: Any, mask: Any) -> Any:
+    """`y` with exact zeros where `mask` is False."""
+    return y if mask is None else namespace(y).where(mask, y, 0.0)
+
+
+def ranks(y: Any) -> Any:
+    """1, 2, ..., d for the last dimension of `y`."""
+    if framework(y) == "torch":
+        return namespace(y).arange(1, y.shape[-1] + 1, device=y.device)
+    return np.arange(1, y.shape[-1] + 1)

@@ -1,0 +1,29 @@
+"""Arrays and autograd: a front end for each framework, found by the array's type.
+
+A front end turns `dim`, `mask`, `gamma` and float types into contiguous rows, calls the kernels, and undoes it.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from regmax.arrays import framework
+
+_by_type: dict[type, Any] = {}
+
+
+def frontend(call: str, x: Any) -> Any:
+    """The front end module that works on `x`."""
+    found = _by_type.get(type(x))
+    if found is None:
+        found = _by_type[type(x)] = _import_frontend(call, x)
+    return found
+
+
+def _import_frontend(call: str, x: Any) -> Any:
+    name = framework(x)
+    if name is None:
+        raise TypeError(
+            f"`{call}` needs a NumPy array or a torch tensor. Got {type(x).__name__}: "
+            "use `numpy.asarray(...)` or `torch.as_tensor(...)`."
+        )
+    return import_module(f"regmax.frontends.{name}")

@@ -1,0 +1,59 @@
+"""Checks of arguments that every front end makes, and their messages. Shapes only: no array is read here."""
+
+from typing import Any
+
+from regmax.arrays import framework, is_floating
+
+
+def check_scores(call: str, x: Any) -> None:
+    """Scores are floating-point, with at least one dimension."""
+    if not is_floating(x):
+        raise TypeError(f"`{call}` needs floating-point scores. Got {x.dtype}: convert them first.")
+    if x.ndim == 0:
+        raise ValueError(f"`{call}` needs scores with at least one dimension. Got a single number.")
+
+
+def check_dim(call: str, dim: int, ndim: int) -> int:
+    """`dim` counted from the front."""
+    if isinstance(dim, bool) or not isinstance(dim, int):
+        raise TypeError(f"`{call}` needs an integer `dim`. Got {type(dim).__name__}.")
+    if not -ndim <= dim < ndim:
+        raise ValueError(f"`{call}` needs `dim` from {-ndim} to {ndim - 1}. Got {dim}.")
+    return dim % ndim
+
+
+def check_mask(call: str, mask: Any, x: Any) -> None:
+    """A mask is boolean, of the scores' framework, and broadcasts to their shape."""
+    if framework(mask) != framework(x):
+        raise TypeError(f"`{call}`: `mask` must be of the scores' kind, {type(x).__name__}. Got {type(mask).__name__}.")
+    if str(mask.dtype).removeprefix("torch.") != "bool":
+        raise TypeError(f"`{call}`: `mask` must be boolean, True = keep. Got {mask.dtype}: compare first, e.g. `mask > 0`.")
+    if not broadcasts(mask.shape, x.shape):
+        raise ValueError(
+            f"`{call}`: `mask` must broadcast to the scores' shape {tuple(x.shape)}. Got {tuple(mask.shape)}."
+        )
+
+
+def broadcasts(shape: Any, target: Any) -> bool:
+    """Whether `shape` broadcasts to exactly `target`."""
+    if len(shape) > len(target):
+        return False
+    return all(a in (1, b) for a, b in zip(reversed(shape), reversed(target), strict=False))
+
+
+def parameter_shape(call: str, name: str, shape: Any, x_shape: Any, dim: int) -> tuple[int, ...]:
+    """The shape, with all of the scores' dimensions, in which an array parameter meets the scores.
+
+    It broadcasts against the scores with size 1 along `dim` (one per head: `(heads, 1, 1)`), or else against the rows,
+    which are the scores' dimensions without `dim`.
+    """
+    ones = tuple(1 if i == dim else size for i, size in enumerate(x_shape))
+    if broadcasts(shape, ones):
+        return (1,) * (len(x_shape) - len(shape)) + tuple(shape)
+    rows = tuple(size for i, size in enumerate(x_shape) if i != dim)
+    if broadcasts(shape, rows):
+        padded = (1,) * (len(rows) - len(shape)) + tuple(shape)
+        return (*padded[:dim], 1, *padded[dim:])
+    raise ValueError(
+        f"`{call}`: `{name}` must broadcast against the scores with size 1 along `dim`, to {ones}. Got {tuple(shape)}."
+    )

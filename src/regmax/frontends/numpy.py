@@ -1,0 +1,163 @@
+"""The front end for NumPy arrays."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regmax.arrays import framework, is_array
+from regmax.frontends.checks import check_dim, check_mask, check_scores, parameter_shape
+from regmax.kernels import native, reference
+from regmax.regularizers import KernelRegularizer, Oscar, OscarComposition, Regularizer
+from regmax.regularizers.base import Bounds
+
+
+class Rows(NamedTuple):
+    """Scores as contiguous rows: divided by gamma, in float32 or float64, with what to undo."""
+
+    x: NDArray[Any]  # (n, d)
+    keep: NDArray[np.bool_] | None  # (n, d)
+    theta: Any  # None, a number, or (n,)
+    gamma: Any  # a number, or (n,)
+    shape: tuple[int, ...]  # of the scores with `dim` moved to the end
+    dim: int
+    dtype: np.dtype[Any]
+
+    def restore(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Rows of weights as an array like the scores."""
+        return np.moveaxis(y.reshape(self.shape), -1, self.dim).astype(self.dtype, copy=False)
+
+    def restore_values(self, values: NDArray[Any]) -> Any:
+        """One number per row as an array of the scores' shape without `dim`."""
+        return values.reshape(self.shape[:-1]).astype(self.dtype, copy=False)[()]
+
+
+def prepare(call: str, x: NDArray[Any], dim: int, gamma: Any, mask: Any, theta: Any, bounds: Bounds | None) -> Rows:
+    """Check the arguments and lay the scores out as rows."""
+    check_scores(call, x)
+    if x.dtype.itemsize > 8:
+        raise TypeError(f"`{call}` computes in at most float64. Got {x.dtype}: convert with `.astype('float64')`.")
+    dim = check_dim(call, dim, x.ndim)
+    work = np.dtype(np.float64 if x.dtype.itemsize == 8 else np.float32)
+    moved = np.moveaxis(x, dim, -1)
+    n, d = int(np.prod(moved.shape[:-1], dtype=np.int64)), moved.shape[-1]
+    rows = np.ascontiguousarray(moved, dtype=work).reshape(n, d)
+    gamma = _parameter(call, "gamma", gamma, Bounds(f"{call}: gamma", above=0.0), x.shape, dim)
+    if is_array(gamma):
+        rows = rows / gamma[:, None].astype(work)
+    elif gamma != 1:
+        rows = rows / work.type(gamma)
+    if mask is not None:
+        check_mask(call, mask, x)
+        mask = np.ascontiguousarray(np.moveaxis(np.broadcast_to(mask, x.shape), dim, -1)).reshape(n, d)
+    theta = None if bounds is None else _parameter(call, "lam", theta, bounds, x.shape, dim)
+    return Rows(rows, mask, theta, gamma, moved.shape, dim, x.dtype)
+
+
+def _parameter(call: str, name: str, value: Any, bounds: Bounds, shape: tuple[int, ...], dim: int) -> Any:
+    """A strength in bounds, as a number or as one per row."""
+    bounds.check(value)
+    if not is_array(value):
+        return value
+    if framework(value) != "numpy":
+        raise TypeError(f"`{call}`: parameters of NumPy scores are numbers or NumPy arrays. Got {type(value).__name__}.")
+    for extreme in (value.min(), value.max()) if value.size else ():
+        bounds.check(float(extreme))
+    full = value.reshape(parameter_shape(call, name, value.shape, shape, dim))
+    ones = tuple(1 if i == dim else size for i, size in enumerate(shape))
+    return np.moveaxis(np.broadcast_to(full, ones), dim, -1).reshape(-1).astype(np.float64)
+
+
+def _kernels(kernel: str) -> Any:
+    return native if native.available() and kernel in native.CODES else reference
+
+
+def argmax(omega: Regularizer, x: NDArray[Any], dim: int, gamma: Any, mask: Any) -> NDArray[Any]:
+    """Pi_Omega(x) along `dim`."""
+    if not isinstance(omega, KernelRegularizer):
+        return _by_torch("argmax", omega, x, dim, gamma, mask)
+    rows = prepare(f"{omega.kernel}(...)", x, dim, gamma, mask, omega.theta, omega.bounds)
+    return rows.restore(_argmax_rows(omega, rows))
+
+
+def _argmax_rows(omega: KernelRegularizer, rows: Rows) -> NDArray[Any]:
+    if isinstance(omega, OscarComposition):
+        z = _kernels("prox_oscar").argmax("prox_oscar", rows.x, rows.keep, rows.theta)
+        return _kernels("sparsemax").argmax("sparsemax", z, kept(rows), None)
+    return _kernels(omega.kernel).argmax(omega.kernel, rows.x, rows.keep, rows.theta)
+
+
+def kept(rows: Rows) -> NDArray[np.bool_]:
+    """The positions that take part: kept by the mask, and not -inf."""
+    finite = rows.x != -np.inf
+    return finite if rows.keep is None else finite & rows.keep
+
+
+def maximum(omega: Regularizer, x: NDArray[Any], dim: int, gamma: Any, mask: Any) -> Any:
+    """max_Omega(x) along `dim`; -inf where nothing is kept."""
+    if not isinstance(omega, KernelRegularizer):
+        return _by_torch("maximum", omega, x, dim, gamma, mask)
+    exact = Oscar(omega.theta) if isinstance(omega, OscarComposition) else omega
+    rows = prepare("regularized_max(...)", x, dim, gamma, mask, exact.theta, exact.bounds)
+    value, top = _objective(exact, rows, _argmax_rows(exact, rows))
+    return rows.restore_values(rows.gamma * (top + value))
+
+
+def duality_gap(omega: Regularizer, x: NDArray[Any], y: NDArray[Any], dim: int, gamma: Any, mask: Any) -> Any:
+    """max_Omega(x) + gamma Omega(y) - <x, y>, computed as the difference of two objectives around the row's maximum."""
+    if not isinstance(omega, KernelRegularizer):
+        return _by_torch("duality_gap", omega, x, y, dim, gamma, mask)
+    exact = Oscar(omega.theta) if isinstance(omega, OscarComposition) else omega
+    rows = prepare("duality_gap(...)", x, dim, gamma, mask, exact.theta, exact.bounds)
+    y = prepare("duality_gap(...): y", y, dim, 1.0, None, None, None).x.astype(rows.x.dtype, copy=False)
+    best, _ = _objective(exact, rows, _argmax_rows(exact, rows))
+    value, _ = _objective(exact, rows, y)
+    return rows.restore_values(rows.gamma * (best - value))
+
+
+def _objective(omega: KernelRegularizer, rows: Rows, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """<x - top, y> - Omega(y) for every row, and top, its largest kept score."""
+    keep = kept(rows)
+    top = np.max(rows.x, axis=-1, where=keep, initial=-np.inf)
+    centred = np.where(keep, rows.x - np.where(np.isfinite(top), top, 0)[:, None], 0)
+    # Weight on a deleted position is infinitely bad: its score is -inf.
+    forbidden = np.where((~keep & (y != 0)).any(-1), np.inf, 0)
+    theta = rows.theta[:, None].astype(y.dtype) if is_array(rows.theta) else rows.theta
+    return (centred * y).sum(-1) - forbidden - omega.with_theta(theta).value(y, keep), top
+
+
+def prox(kernel: str, x: NDArray[Any], dim: int, lam: Any, bounds: Bounds) -> NDArray[Any]:
+    """A building block without simplex, `prox_tv1d` say, along `dim`."""
+    rows = prepare(f"{kernel}(...)", x, dim, 1.0, None, lam, bounds)
+    return rows.restore(_kernels(kernel).argmax(kernel, rows.x, None, rows.theta))
+
+
+def prox_owl(x: NDArray[Any], weights: NDArray[Any], dim: int) -> NDArray[Any]:
+    """The proximal operator of the ordered weighted L1 norm along `dim`."""
+    rows = prepare("prox_owl(...)", x, dim, 1.0, None, None, None)
+    ordered = check_owl_weights(weights, rows.x.shape[-1])
+    return rows.restore((native if native.available() else reference).prox_owl(rows.x, ordered))
+
+
+def check_owl_weights(weights: NDArray[Any], d: int) -> NDArray[np.float64]:
+    """The weights as float64, one per position, non-negative and non-increasing."""
+    weights = np.ascontiguousarray(weights, dtype=np.float64)
+    if weights.shape != (d,):
+        raise ValueError(f"`prox_owl(x, weights)` needs one weight per position, shape ({d},). Got {weights.shape}.")
+    if not (np.all(np.isfinite(weights)) and np.all(weights >= 0) and np.all(weights[1:] <= weights[:-1])):
+        raise ValueError("`prox_owl(x, weights)` needs finite, non-negative, non-increasing weights. Got others: sort them.")
+    return weights
+
+
+def _by_torch(name: str, omega: Regularizer, x: NDArray[Any], *arguments: Any) -> Any:
+    """Smooth regularizers are written in PyTorch operations: NumPy arrays go there and come back."""
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError("A `SmoothRegularizer` needs PyTorch: `pip install regmax[torch]`.") from error
+    from regmax.frontends import torch as torch_frontend
+
+    tensors = [torch.as_tensor(a.copy()) if isinstance(a, np.ndarray) else a for a in (x, *arguments)]
+    with torch.no_grad():
+        result = getattr(torch_frontend, name)(omega, *tensors)
+    return result.numpy()[()]

@@ -1,0 +1,148 @@
+"""The front end for PyTorch tensors."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regmax.frontends.torch import autograd, ops, owl, smooth
+from regmax.frontends.torch.modes import is_plain
+from regmax.frontends.torch.rows import Rows, prepare
+from regmax.kernels import native
+from regmax.regularizers import KernelRegularizer, Oscar, OscarComposition, Regularizer
+from regmax.regularizers.base import Bounds
+
+_FLOATS = (torch.float32, torch.float64)
+
+
+def argmax(omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
+    """Pi_Omega(x) along `dim`."""
+    if not isinstance(omega, KernelRegularizer):
+        rows = prepare("regularized_argmax(...)", x, dim, gamma, mask, None, None)
+        return rows.restore(smooth.argmax_rows(omega, rows))
+    if mask is None and type(gamma) is float and gamma == 1.0 and _is_direct(omega, x, dim):
+        return _plain(x, None, omega.theta, omega.kernel)
+    rows = prepare(f"{omega.kernel}(...)", x, dim, gamma, mask, omega.theta, omega.bounds)
+    return rows.restore(_argmax_rows(omega, rows))
+
+
+def _is_direct(omega: KernelRegularizer, x: Tensor, dim: int) -> bool:
+    """Whether the scores are rows for the core as they stand."""
+    return (
+        is_plain(x)
+        and x.is_cpu
+        and x.dtype in _FLOATS
+        and (dim == -1 or dim == x.ndim - 1)
+        and x.ndim > 0
+        and x.is_contiguous()
+        and omega.kernel in native.CODES
+        and not isinstance(omega.theta, Tensor)
+        and not isinstance(omega, OscarComposition)
+        and native.available()
+    )
+
+
+def _plain(x: Tensor, keep: Tensor | None, theta: Any, kernel: str) -> Tensor:
+    """Contiguous rows of the CPU in plain eager mode."""
+    strength = float(theta or 0.0)
+    if x.requires_grad and torch.is_grad_enabled():
+        return autograd.PlainArgmax.apply(x, keep, strength, kernel)  # type: ignore[no-any-return]
+    return ops.call_argmax(x, keep, None, strength, kernel, False)[0]
+
+
+def _argmax_rows(omega: KernelRegularizer, rows: Rows) -> Tensor:
+    if omega.kernel == "softmax":
+        return _softmax(rows)
+    if isinstance(omega, OscarComposition):
+        z = _apply(rows, "prox_oscar")
+        return autograd.argmax(z, kept(rows), None, "sparsemax")
+    return _apply(rows, omega.kernel)
+
+
+def _apply(rows: Rows, kernel: str) -> Tensor:
+    x, keep, theta = rows.x, rows.keep, rows.theta
+    if isinstance(theta, Tensor):
+        # The derivative in theta looks at neighbours and counts: it must know the scores of -inf as deleted.
+        keep = kept(rows)
+    elif is_plain(x) and autograd.has_core(x):
+        return _plain(x.contiguous(), keep, theta, kernel)
+    return autograd.argmax(x, keep, theta, kernel)
+
+
+def _softmax(rows: Rows) -> Tensor:
+    if not rows.x.shape[-1]:
+        return rows.x.clone()
+    x = rows.x if rows.keep is None else torch.where(rows.keep, rows.x, -torch.inf)
+    # torch gives NaN for a row of -inf alone; here such a row has no weight and no gradient.
+    dead = x.detach().amax(-1, keepdim=True) == -torch.inf
+    y = torch.softmax(torch.where(dead, 0.0, x), -1).masked_fill(dead, 0.0)
+    return y if rows.keep is None else torch.where(rows.keep, y, 0.0)
+
+
+def kept(rows: Rows) -> Tensor:
+    """The positions that take part: kept by the mask, and not -inf."""
+    finite = rows.x.detach() != -torch.inf
+    return finite if rows.keep is None else finite & rows.keep
+
+
+def maximum(omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
+    """max_Omega(x) along `dim`; -inf where nothing is kept."""
+    rows, argmax_rows = _lay_out("regularized_max(...)", omega, x, dim, gamma, mask)
+    value, top = objective(omega, rows, argmax_rows(rows))
+    return _restore_values(rows, top + value)
+
+
+def duality_gap(omega: Regularizer, x: Tensor, y: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
+    """max_Omega(x) + gamma Omega(y) - <x, y>, computed as the difference of two objectives around the row's maximum."""
+    rows, argmax_rows = _lay_out("duality_gap(...)", omega, x, dim, gamma, mask)
+    weights = prepare("duality_gap(...): y", y, dim, 1.0, None, None, None).x.to(rows.x.dtype)
+    best, _ = objective(omega, rows, argmax_rows(rows))
+    value, _ = objective(omega, rows, weights)
+    return _restore_values(rows, best - value)
+
+
+def _lay_out(
+    call: str, omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any
+) -> tuple[Rows, Callable[[Rows], Tensor]]:
+    """The rows, and the exact argmax on them: max_Omega depends on Omega alone, not on how a mapping approximates it."""
+    if not isinstance(omega, KernelRegularizer):
+        return prepare(call, x, dim, gamma, mask, None, None), partial(smooth.argmax_rows, omega)
+    exact = Oscar(omega.theta) if isinstance(omega, OscarComposition) else omega
+    return prepare(call, x, dim, gamma, mask, exact.theta, exact.bounds), partial(_argmax_rows, exact)
+
+
+def objective(omega: Regularizer, rows: Rows, y: Tensor) -> tuple[Tensor, Tensor]:
+    """<x - top, y> - Omega(y) for every row, and top, its largest kept score; both keep the last dimension.
+
+    Differentiating through y is right at every order: what it adds to the gradient, J (x - grad Omega(y)), is zero,
+    because that vector is constant on the support, and small in floating point, because x is centred.
+    """
+    keep = kept(rows)
+    scores = torch.where(keep, rows.x, -torch.inf)
+    top = scores.detach().amax(-1, keepdim=True) if scores.shape[-1] else scores.new_full(scores[..., :1].shape, -torch.inf)
+    centred = torch.where(keep, rows.x - top.masked_fill(top == -torch.inf, 0.0), 0.0)
+    # Weight on a deleted position is infinitely bad: its score is -inf.
+    forbidden = (~keep & (y != 0)).any(-1, keepdim=True)
+    inner = (centred * y).sum(-1, keepdim=True).masked_fill(forbidden, -torch.inf)
+    if isinstance(omega, KernelRegularizer):
+        return inner - omega.with_theta(rows.theta).value(y, keep)[..., None], top
+    return inner - omega.value(y)[..., None], top
+
+
+def _restore_values(rows: Rows, values: Tensor) -> Tensor:
+    return (rows.gamma * values)[..., 0].to(rows.dtype)
+
+
+def prox(kernel: str, x: Tensor, dim: int, lam: Any, bounds: Bounds) -> Tensor:
+    """A building block without simplex, `prox_tv1d` say, along `dim`."""
+    rows = prepare(f"{kernel}(...)", x, dim, 1.0, None, lam, bounds)
+    return rows.restore(_apply(rows, kernel))
+
+
+def prox_owl(x: Tensor, weights: Tensor, dim: int) -> Tensor:
+    """The proximal operator of the ordered weighted L1 norm along `dim`."""
+    rows = prepare("prox_owl(...)", x, dim, 1.0, None, None, None)
+    check_owl_weights(weights, rows.x.shape[-1])
+    return rows.restore(owl.prox_owl(rows.x, weights.to(rows.x)))

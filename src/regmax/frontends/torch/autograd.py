@@ -1,0 +1,183 @@
+"""Differentiation of the mappings: y = Pi(x; theta), dy = J (dx - dtheta g), with g the derivative in theta of grad Omega(y).
+
+J is symmetric, so the same product serves reverse and forward mode. For sparsemax, fusedmax and oscarmax J is constant
+around almost every x, and `JacobianProduct`, linear in its direction, is its own derivative; for sq-pnorm-max J varies
+with y and p, and where that matters the product is made of tensor operations.
+
+Three ways in, from cheap to general: a direct call (nothing to differentiate), `PlainArgmax` (plain eager mode), and
+`Argmax`, which every transform, tracer and compiler understands.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from regmax.frontends.torch import ops
+from regmax.frontends.torch.modes import is_plain
+from regmax.kernels import native, tensors
+
+Theta = Tensor | float | None
+
+
+def has_core(x: Tensor) -> bool:
+    """Whether the native core computes on this tensor's device."""
+    return x.device.type == "cpu" and native.available()
+
+
+def _split(theta: Theta) -> tuple[Tensor | None, float]:
+    """A strength as the core takes it: one per row, or one number."""
+    return (theta, 0.0) if isinstance(theta, Tensor) else (None, float(theta or 0.0))
+
+
+def map_rows(x: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> ops.Structure:
+    """Weights and row structure, on any device; the structure is empty where tensor operations computed."""
+    if not has_core(x):
+        empty = x.new_empty([0], dtype=torch.int64)
+        return tensors.argmax(kernel, x, keep, theta), empty, empty.clone()
+    if is_plain(x):
+        return ops.call_argmax(x.contiguous(), keep, *_split(theta), kernel, True)
+    return ops.argmax(x, keep, *_split(theta), kernel)
+
+
+def product(
+    v: Tensor, y: Tensor, support: Tensor, joined: Tensor, keep: Tensor | None, theta: Theta, kernel: str
+) -> Tensor:
+    """J v, differentiable as often as one likes."""
+    differentiable = torch.is_grad_enabled() or not is_plain(v)
+    if not has_core(y) or (kernel == "sqpnormmax" and differentiable):
+        return tensors.jacobian_product(kernel, y, v, keep, theta)
+    if differentiable:
+        constant = theta.detach() if isinstance(theta, Tensor) else theta
+        return JacobianProduct.apply(v, y.detach(), support, joined, keep, constant, kernel)
+    return ops.call_jacobian_product(v.contiguous(), y, support, joined, keep, *_split(theta), kernel)
+
+
+class PlainArgmax(Function):
+    """Pi(x) in plain eager mode, with a number for theta: the least overhead that autograd allows."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, keep: Tensor | None, theta: float, kernel: str) -> Tensor:
+        y, support, joined = ops.call_argmax(x, keep, None, theta, kernel, True)
+        ctx.save_for_backward(y, support, joined, keep)
+        ctx.theta, ctx.kernel = theta, kernel
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, v: Tensor) -> Any:
+        y, support, joined, keep = ctx.saved_tensors
+        return product(v, y, support, joined, keep, ctx.theta, ctx.kernel), None, None, None
+
+
+class Argmax(Function):
+    """Pi(x; theta), with the row structure as further, not differentiable, outputs."""
+
+    @staticmethod
+    def forward(x: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> ops.Structure:
+        return map_rows(x, keep, theta, kernel)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: ops.Structure) -> None:
+        _, keep, theta, kernel = inputs
+        y, support, joined = output
+        ctx.mark_non_differentiable(support, joined)
+        ctx.kernel, ctx.number = kernel, None if isinstance(theta, Tensor) else theta
+        saved = (y, support, joined, keep, theta if isinstance(theta, Tensor) else None)
+        ctx.save_for_backward(*saved)
+        ctx.save_for_forward(*saved)
+
+    @staticmethod
+    def backward(ctx: Any, v: Tensor, *_: Any) -> Any:
+        y, support, joined, keep, theta = ctx.saved_tensors
+        strength = ctx.number if theta is None else theta
+        x_grad = product(v, y, support, joined, keep, strength, ctx.kernel)
+        theta_grad = None
+        if theta is not None and ctx.needs_input_grad[2]:
+            rows = -(x_grad * tensors.theta_gradient(ctx.kernel, y, keep, theta)).sum(-1, keepdim=True)
+            theta_grad = rows.sum_to_size(theta.shape)
+        return x_grad, None, theta_grad, None
+
+    @staticmethod
+    def jvp(ctx: Any, x_t: Tensor | None, _keep: Any, theta_t: Tensor | None, _kernel: Any) -> Any:
+        y, support, joined, keep, theta = ctx.saved_tensors
+        strength = ctx.number if theta is None else theta
+        direction = torch.zeros_like(y) if x_t is None else x_t
+        if theta_t is not None:
+            direction = direction - theta_t * tensors.theta_gradient(ctx.kernel, y, keep, theta)
+        return product(direction, y, support, joined, keep, strength, ctx.kernel), None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, x: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> Any:
+        x = batch_first(x, in_dims[0], info.batch_size)
+        keep = None if keep is None else batch_first(keep, in_dims[1])
+        theta = batch_first(theta, in_dims[2]) if isinstance(theta, Tensor) else theta
+        output = Argmax.apply(x, keep, theta, kernel)
+        return output, tuple(_out_dim(part) for part in output)
+
+
+class JacobianProduct(Function):
+    """J v for the kernels whose Jacobian is locally constant: linear in v, and symmetric."""
+
+    @staticmethod
+    def forward(
+        v: Tensor, y: Tensor, support: Tensor, joined: Tensor, keep: Tensor | None, theta: Theta, kernel: str
+    ) -> Tensor:
+        if is_plain(v):
+            return ops.call_jacobian_product(
+                v.contiguous(), y.contiguous(), support, joined, keep, *_split(theta), kernel
+            )
+        return ops.jacobian_product(v, y, support, joined, keep, *_split(theta), kernel)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, *tensors_, theta, kernel = inputs
+        ctx.kernel, ctx.number = kernel, None if isinstance(theta, Tensor) else theta
+        saved = (*tensors_, theta if isinstance(theta, Tensor) else None)
+        ctx.save_for_backward(*saved)
+        ctx.save_for_forward(*saved)
+
+    @staticmethod
+    def backward(ctx: Any, w: Tensor) -> Any:
+        return _again(ctx, w), None, None, None, None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, v_t: Tensor, *_: Any) -> Tensor:
+        return _again(ctx, v_t)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, v: Tensor, y: Tensor, *others: Any) -> Any:
+        size = info.batch_size
+        v, y = batch_first(v, in_dims[0], size), batch_first(y, in_dims[1], size)
+        support, joined, keep, theta, kernel = others
+        support, joined = (
+            part if part.ndim == 1 and dim is None and part.shape[0] == 0 else batch_first(part, dim, size)
+            for part, dim in zip((support, joined), in_dims[2:4], strict=True)
+        )
+        keep = None if keep is None else batch_first(keep, in_dims[4])
+        theta = batch_first(theta, in_dims[5]) if isinstance(theta, Tensor) else theta
+        return JacobianProduct.apply(v, y, support, joined, keep, theta, kernel), 0
+
+
+def _again(ctx: Any, v: Tensor) -> Tensor:
+    """The product's own derivative: the same product with another direction."""
+    *saved, theta = ctx.saved_tensors
+    return JacobianProduct.apply(v, *saved, ctx.number if theta is None else theta, ctx.kernel)  # type: ignore[no-any-return]
+
+
+def batch_first(tensor: Tensor, dim: int | None, size: int | None = None) -> Tensor:
+    """The vmapped dimension in front; one that is not vmapped is repeated `size` times, or left to broadcasting."""
+    if dim is not None:
+        return tensor.movedim(dim, 0)
+    return tensor if size is None else tensor.expand(size, *tensor.shape)
+
+
+def _out_dim(part: Tensor) -> int | None:
+    """Empty structure has no batch dimension."""
+    return None if part.ndim == 1 else 0
+
+
+@torch.compiler.allow_in_graph
+def argmax(x: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> Tensor:
+    """Pi(x; theta) on rows, for every transform, tracer and compiler."""
+    return Argmax.apply(x, keep, theta, kernel)[0]  # type: ignore[no-any-return]

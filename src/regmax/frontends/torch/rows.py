@@ -1,0 +1,63 @@
+"""Laying tensors out as rows: `dim` last, gamma divided out, float32 or float64, masks and strengths aligned."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regmax.arrays import is_array
+from regmax.frontends.checks import check_dim, check_mask, check_scores, parameter_shape
+from regmax.frontends.torch.modes import is_plain
+from regmax.regularizers.base import Bounds
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+class Rows(NamedTuple):
+    """Scores with rows along the last dimension, and what to undo."""
+
+    x: Tensor  # (..., d), divided by gamma
+    keep: Tensor | None  # broadcasts to x
+    theta: Any  # None, a number, or a tensor that broadcasts to x[..., :1]
+    gamma: Any  # a number, or a tensor that broadcasts to x[..., :1]
+    dim: int
+    dtype: torch.dtype
+
+    def restore(self, y: Tensor) -> Tensor:
+        """Weights laid out and typed like the scores."""
+        return y.movedim(-1, self.dim).to(self.dtype)
+
+
+def prepare(call: str, x: Tensor, dim: int, gamma: Any, mask: Any, theta: Any, bounds: Bounds | None) -> Rows:
+    """Check the arguments and lay the scores out as rows."""
+    check_scores(call, x)
+    dim, dtype, shape = check_dim(call, dim, x.ndim), x.dtype, x.shape
+    gamma = _parameter(call, "gamma", gamma, Bounds(f"{call}: gamma", above=0.0), x, dim)
+    theta = None if bounds is None else _parameter(call, "theta", theta, bounds, x, dim)
+    if mask is not None:
+        check_mask(call, mask, x)
+        mask = mask.reshape((1,) * (len(shape) - mask.ndim) + mask.shape).movedim(dim, -1)
+    x = x.movedim(dim, -1)
+    if dtype in HALF:
+        x = x.float()
+    elif dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"`{call}` computes in float32 and float64. Got {dtype}: convert first.")
+    if is_array(gamma) or gamma != 1:
+        x = x / gamma
+    return Rows(x, mask, theta, gamma, dim, dtype)
+
+
+def _parameter(call: str, name: str, value: Any, bounds: Bounds, x: Tensor, dim: int) -> Any:
+    """A strength in bounds, as a number or as a tensor that broadcasts to x[..., :1], `dim` last."""
+    bounds.check(value)
+    if not is_array(value):
+        return value
+    if not isinstance(value, Tensor):
+        raise TypeError(f"`{call}`: parameters of a tensor are numbers or tensors. Got {type(value).__name__}.")
+    # Reading a strength's entries stalls an accelerator and cannot be traced: only here are they free to read.
+    if is_plain(value) and value.is_cpu and value.numel():
+        for extreme in torch.aminmax(value.detach()):
+            bounds.check(float(extreme))
+    work = torch.float32 if x.dtype in HALF else x.dtype
+    full = value.reshape(parameter_shape(call, name, value.shape, x.shape, dim))
+    return full.movedim(dim, -1).to(device=x.device, dtype=work)

@@ -1,0 +1,110 @@
+"""Mappings of smooth regularizers: solved by FISTA, differentiated by Proposition 1."""
+
+import warnings
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from regmax.frontends.torch import autograd
+from regmax.frontends.torch.rows import Rows
+from regmax.kernels import fista, implicit
+from regmax.regularizers import Regularizer, SmoothRegularizer
+
+
+class ConvergenceWarning(UserWarning):
+    """Some rows stopped before their duality gap was under the tolerance."""
+
+
+def argmax_rows(omega: Regularizer, rows: Rows) -> Tensor:
+    """Pi_Omega on rows, differentiable with respect to the scores."""
+    if not isinstance(omega, SmoothRegularizer):
+        raise TypeError(f"A regularizer needs a kernel or must be a `SmoothRegularizer`. Got {type(omega).__name__}.")
+    keep = rows.x.detach() != -torch.inf
+    keep = keep if rows.keep is None else keep & rows.keep
+    return SmoothArgmax.apply(rows.x, keep, omega)  # type: ignore[no-any-return]
+
+
+class SmoothArgmax(Function):
+    """Pi_Omega(x) for a smooth Omega."""
+
+    @staticmethod
+    def forward(x: Tensor, keep: Tensor, omega: SmoothRegularizer) -> Tensor:
+        d = x.shape[-1]
+        scores, kept = x.detach().reshape(-1, d), keep.expand(x.shape).reshape(-1, d)
+        return _solve(omega, scores, kept).reshape(x.shape)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.omega = inputs[2]
+        ctx.save_for_backward(output)
+        ctx.save_for_forward(output)
+
+    @staticmethod
+    def backward(ctx: Any, v: Tensor) -> Any:
+        return _product(ctx.omega, ctx.saved_tensors[0], v), None, None
+
+    @staticmethod
+    def jvp(ctx: Any, x_t: Tensor, *_: Any) -> Tensor:
+        return _product(ctx.omega, ctx.saved_tensors[0], x_t)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, x: Tensor, keep: Tensor, omega: SmoothRegularizer) -> Any:
+        x = autograd.batch_first(x, in_dims[0], info.batch_size)
+        return SmoothArgmax.apply(x, autograd.batch_first(keep, in_dims[1]), omega), 0
+
+
+def _solve(omega: SmoothRegularizer, x: Tensor, keep: Tensor) -> Tensor:
+    """Rows solved in float64, around their maximum; NaN for rows with NaN or +inf, zeros where nothing is kept."""
+    scores = torch.where(keep, x, -torch.inf).double()
+    top = scores.amax(-1, keepdim=True) if x.shape[-1] else scores
+    usual = top.isfinite().squeeze(-1) if x.shape[-1] else top.new_zeros(len(x), dtype=torch.bool)
+    y = torch.where(keep & ~(top == -torch.inf), torch.nan, 0.0).to(scores)
+    if bool(usual.any()):
+        kept = keep[usual]
+        centred = torch.where(kept, scores[usual] - top[usual], 0.0)
+        y[usual] = _solve_usual(omega, centred, kept)
+    return y.to(x.dtype)
+
+
+def _solve_usual(omega: SmoothRegularizer, x: Tensor, keep: Tensor) -> Tensor:
+    def project(w: Tensor, kept: Tensor) -> Tensor:
+        return autograd.map_rows(w, kept, None, "sparsemax")[0]
+
+    y, gap = fista.solve(_checked_value(omega), omega.gradient, x, keep, project, omega.tol, omega.max_iter)
+    missed = int((~(gap <= omega.tol)).sum())
+    if missed:
+        warnings.warn(
+            f"`{type(omega).__name__}`: {missed} of {len(gap)} rows did not reach tol={omega.tol:g} in "
+            f"max_iter={omega.max_iter} steps; the largest duality gap is {float(gap.max()):.2g}. "
+            "Raise `max_iter` or `tol`.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return y
+
+
+def _checked_value(omega: SmoothRegularizer) -> fista.Rowwise:
+    def value(y: Tensor) -> Tensor:
+        result = omega.value(y)
+        if not isinstance(result, Tensor) or result.shape != y.shape[:-1]:
+            got = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
+            raise ValueError(
+                f"`{type(omega).__name__}.value(y)` must give one number per row, shape {tuple(y.shape[:-1])}. "
+                f"Got {got}: sum along the last dimension."
+            )
+        return result
+
+    return value
+
+
+def _product(omega: SmoothRegularizer, y: Tensor, v: Tensor) -> Tensor:
+    d = y.shape[-1]
+    weights, directions = y.reshape(-1, d).double(), v.reshape(-1, d).double()
+    return implicit.jacobian_product(partial(_hessian, omega), weights, directions).reshape(y.shape).to(v.dtype)
+
+
+def _hessian(omega: SmoothRegularizer, y: Tensor) -> Tensor:
+    return omega.hessian(y)  # type: ignore[no-any-return]

@@ -1,0 +1,245 @@
+"""The verbs: the mappings, max_Omega and Pi_Omega, the duality gap, and the building blocks.
+
+Everywhere: `dim` is the dimension of the scores; `mask` is boolean, True = keep, broadcasts to the scores, and
+positions that are False are deleted, as are scores of -inf; `gamma`, `lam` and `p` are numbers, or arrays of the
+scores' kind that broadcast against the scores with size 1 along `dim` (one per head: shape `(heads, 1, 1)`).
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from regmax.frontends import frontend
+from regmax.regularizers import (
+    FusedLasso,
+    NegativeEntropy,
+    Oscar,
+    Regularizer,
+    SquaredNorm,
+    SquaredPNorm,
+)
+from regmax.regularizers.base import Bounds
+
+_NEGATIVE_ENTROPY, _SQUARED_NORM = NegativeEntropy(), SquaredNorm()
+_cached = lru_cache(maxsize=256)(lambda omega, theta: omega(theta))
+
+
+def _of(omega: Callable[[Any], Regularizer], theta: Any) -> Any:
+    """A regularizer at a strength; one at a plain number is made once."""
+    return _cached(omega, theta) if type(theta) is float else omega(theta)
+
+
+def softmax(scores: Any, dim: int = -1, *, gamma: Any = 1.0, mask: Any = None) -> Any:
+    """Softmax with temperature gamma: argmax over the simplex of <x, y> - gamma sum_i y_i log y_i.
+
+    Args:
+        scores: a NumPy array or a torch tensor.
+        dim: the dimension that is mapped to the simplex.
+        gamma: the temperature, positive.
+        mask: True where a score takes part.
+
+    Returns:
+        Weights of the scores' shape and type, which sum to 1 along `dim`.
+
+    Example:
+        >>> import numpy as np, regmax
+        >>> print(regmax.softmax(np.array([1.0, 0.9, 0.6])).round(3))
+        [0.388 0.351 0.26 ]
+    """
+    return frontend("softmax(scores)", scores).argmax(_NEGATIVE_ENTROPY, scores, dim, gamma, mask)
+
+
+def sparsemax(scores: Any, dim: int = -1, *, gamma: Any = 1.0, mask: Any = None) -> Any:
+    """Sparsemax: argmax over the simplex of <x, y> - gamma/2 ||y||^2, the projection of x / gamma (Section 2.3).
+
+    Arguments and result are those of `softmax`; the smaller gamma, the sparser the weights.
+
+    Example:
+        >>> import numpy as np, regmax
+        >>> print(regmax.sparsemax(np.array([1.0, 0.9, -0.6])))
+        [0.55 0.45 0.  ]
+    """
+    return frontend("sparsemax(scores)", scores).argmax(_SQUARED_NORM, scores, dim, gamma, mask)
+
+
+def fusedmax(scores: Any, dim: int = -1, *, lam: Any = 0.1, gamma: Any = 1.0, mask: Any = None) -> Any:
+    """Fusedmax: argmax over the simplex of <x, y> - gamma (1/2 ||y||^2 + lam sum_i |y_{i+1} - y_i|) (Section 3.2).
+
+    Weights are sparse, and neighbours with close scores get exactly the same weight.
+
+    Args:
+        scores: a NumPy array or a torch tensor.
+        dim: the dimension that is mapped to the simplex; its order matters.
+        lam: how strongly neighbours are fused; 0 is sparsemax.
+        gamma: the strength of the whole regularizer, positive.
+        mask: True where a score takes part; the kept scores become neighbours.
+
+    Returns:
+        Weights of the scores' shape and type, which sum to 1 along `dim`.
+
+    Example:
+        >>> import numpy as np, regmax
+        >>> print(regmax.fusedmax(np.array([1.0, 0.9, 0.6]), lam=0.1).round(3))
+        [0.4 0.4 0.2]
+    """
+    return frontend("fusedmax(scores)", scores).argmax(_of(FusedLasso, lam), scores, dim, gamma, mask)
+
+
+def oscarmax(scores: Any, dim: int = -1, *, lam: Any = 0.01, gamma: Any = 1.0, mask: Any = None) -> Any:
+    """Oscarmax, exact: argmax over the simplex of <x, y> - gamma (1/2 ||y||^2 + lam sum_{i<j} max(y_i, y_j)).
+
+    Weights are sparse, and scores that are close get exactly the same weight wherever they stand (Section 3.2). The
+    penalty grows with the length d: `lam = c / d` acts alike at every length, while lam=0.01 gives uniform weights at
+    d = 2048. The paper computes an approximation, which is here as `OscarComposition`.
+
+    Arguments and result are those of `fusedmax`.
+
+    Example:
+        >>> import numpy as np, regmax
+        >>> print(regmax.oscarmax(np.array([1.0, -0.3, 0.9, 0.4]), lam=0.1).round(3))
+        [0.467 0.    0.467 0.067]
+    """
+    return frontend("oscarmax(scores)", scores).argmax(_of(Oscar, lam), scores, dim, gamma, mask)
+
+
+def sqpnormmax(scores: Any, dim: int = -1, *, p: Any = 1.5, gamma: Any = 1.0, mask: Any = None) -> Any:
+    """Sq-pnorm-max: argmax over the simplex of <x, y> - gamma/2 ||y||_p^2, p in (1, 2] (Section 3.1).
+
+    Sparse like sparsemax, which is p = 2, with a smoother transition the smaller p is.
+
+    Args:
+        scores: a NumPy array or a torch tensor.
+        dim: the dimension that is mapped to the simplex.
+        p: the norm, in (1, 2].
+        gamma: the strength of the regularizer, positive.
+        mask: True where a score takes part.
+
+    Returns:
+        Weights of the scores' shape and type, which sum to 1 along `dim`.
+
+    Example:
+        >>> import numpy as np, regmax
+        >>> print(regmax.sqpnormmax(np.array([1.0, 0.9, -0.6]), p=1.5).round(3))
+        [0.579 0.421 0.   ]
+    """
+    return frontend("sqpnormmax(scores)", scores).argmax(_of(SquaredPNorm, p), scores, dim, gamma, mask)
+
+
+def regularized_max(omega: Any, scores: Any, dim: int = -1, *, gamma: Any = 1.0, mask: Any = None) -> Any:
+    """The paper's max_Omega(x) = max over the simplex of <x, y> - gamma Omega(y); its gradient is `regularized_argmax`.
+
+    Args:
+        omega: a regularizer.
+        scores: a NumPy array or a torch tensor.
+        dim: the dimension that is reduced.
+        gamma: the strength of the regularizer, positive.
+        mask: True where a score takes part; -inf is the maximum over nothing.
+
+    Returns:
+        One value per row.
+
+    Example:
+        >>> import numpy as np, regmax
+        >>> round(float(regmax.regularized_max(regmax.NegativeEntropy(), np.array([1.0, 0.0]))), 6)
+        1.313262
+    """
+    _check_regularizer("regularized_max(omega, ...)", omega)
+    return frontend("regularized_max(omega, scores)", scores).maximum(omega, scores, dim, gamma, mask)
+
+
+def regularized_argmax(omega: Any, scores: Any, dim: int = -1, *, gamma: Any = 1.0, mask: Any = None) -> Any:
+    """The paper's Pi_Omega(x) = argmax over the simplex of <x, y> - gamma Omega(y), the gradient of `regularized_max`.
+
+    Args:
+        omega: a regularizer.
+        scores: a NumPy array or a torch tensor.
+        dim: the dimension that is mapped to the simplex.
+        gamma: the strength of the regularizer, positive.
+        mask: True where a score takes part.
+
+    Returns:
+        Weights of the scores' shape and type, which sum to 1 along `dim`.
+
+    Example:
+        >>> import numpy as np, regmax
+        >>> print(regmax.regularized_argmax(regmax.SquaredNorm(), np.array([1.0, 0.5]), gamma=2.0))
+        [0.625 0.375]
+    """
+    _check_regularizer("regularized_argmax(omega, ...)", omega)
+    return frontend("regularized_argmax(omega, scores)", scores).argmax(omega, scores, dim, gamma, mask)
+
+
+def duality_gap(omega: Any, scores: Any, y: Any, dim: int = -1, *, gamma: Any = 1.0, mask: Any = None) -> Any:
+    """How far weights y are from the optimum: max_Omega(x) + gamma Omega(y) - <x, y>, at least 0, and 0 at the argmax.
+
+    By strong convexity ||y - argmax||^2 is at most 2 gap / gamma for every regularizer with a squared norm in it. y
+    must lie on the simplex; weight on a deleted position has an infinite gap.
+
+    Args:
+        omega: a regularizer.
+        scores: a NumPy array or a torch tensor.
+        y: weights of the scores' shape.
+        dim: the dimension of the simplex.
+        gamma: the strength of the regularizer, positive.
+        mask: True where a score takes part.
+
+    Returns:
+        One gap per row.
+
+    Example:
+        >>> import numpy as np, regmax
+        >>> x = np.array([1.0, 0.5])
+        >>> float(regmax.duality_gap(regmax.SquaredNorm(), x, np.array([1.0, 0.0])))
+        0.0625
+    """
+    _check_regularizer("duality_gap(omega, ...)", omega)
+    if getattr(y, "shape", None) != scores.shape:
+        raise ValueError(f"`duality_gap(omega, scores, y)`: `y` must have the scores' shape. Got {getattr(y, 'shape', y)}.")
+    return frontend("duality_gap(omega, scores, y)", scores).duality_gap(omega, scores, y, dim, gamma, mask)
+
+
+def _check_regularizer(call: str, omega: Any) -> None:
+    if not isinstance(omega, Regularizer):
+        raise TypeError(f"`{call}` needs a regularizer, e.g. `regmax.FusedLasso(lam=0.1)`. Got {type(omega).__name__}.")
+
+
+def project_simplex(x: Any, dim: int = -1) -> Any:
+    """The Euclidean projection onto the simplex along `dim`; `sparsemax` at gamma = 1.
+
+    Example:
+        >>> import numpy as np, regmax
+        >>> print(regmax.project_simplex(np.array([1.0, 0.5])))
+        [0.75 0.25]
+    """
+    return frontend("project_simplex(x)", x).argmax(_SQUARED_NORM, x, dim, 1.0, None)
+
+
+def prox_tv1d(x: Any, lam: Any, dim: int = -1) -> Any:
+    """argmin over z of 1/2 ||z - x||^2 + lam sum_i |z_{i+1} - z_i|: total variation denoising, exact.
+
+    Example:
+        >>> import numpy as np, regmax
+        >>> print(regmax.prox_tv1d(np.array([1.0, 3.0, 0.0]), 0.5))
+        [1.5 2.  0.5]
+    """
+    bounds = Bounds("prox_tv1d(..., lam=...)", above=0.0, closed=True)
+    return frontend("prox_tv1d(x, lam)", x).prox("prox_tv1d", x, dim, lam, bounds)
+
+
+def prox_owl(x: Any, weights: Any, dim: int = -1) -> Any:
+    """argmin over z of 1/2 ||z - x||^2 + sum_k weights_k |z|_(k), |z| sorted decreasingly.
+
+    Args:
+        x: a NumPy array or a torch tensor.
+        weights: one per position, non-negative and non-increasing; OSCAR's are `lam * (d - k)`, k = 1, ..., d.
+        dim: the dimension of x.
+
+    Returns:
+        An array like x.
+
+    Example:
+        >>> import numpy as np, regmax
+        >>> print(regmax.prox_owl(np.array([1.0, -0.9, 0.1]), np.array([0.4, 0.2, 0.0])))
+        [ 0.65 -0.65  0.1 ]
+    """
+    return frontend("prox_owl(x, weights)", x).prox_owl(x, weights, dim)

@@ -1,0 +1,80 @@
+"""Reading weights: which are zero, which were fused, and where segments begin."""
+
+from typing import Any, NamedTuple
+
+from regmax.arrays import framework, kept_first, namespace
+
+
+class Groups(NamedTuple):
+    """What `groups` found; arrays of the weights' kind and shape."""
+
+    support: Any  # True where a weight is not exactly zero
+    ids: Any  # 0 off the support; weights of one group share a number, counted from 1 in each row
+    starts: Any  # True where a run of exactly equal neighbours begins, runs of zeros included
+
+
+def groups(y: Any, dim: int = -1, *, contiguous: bool = True, mask: Any = None) -> Groups:
+    """Which weights were fused or clustered, and the support: equality is exact, as the mappings make it.
+
+    Args:
+        y: weights, a NumPy array or a torch tensor.
+        dim: the dimension of the simplex.
+        contiguous: groups are runs of neighbours (fusedmax); False: equal weights anywhere in a row (oscarmax), numbered
+            from the largest weight.
+        mask: the mapping's mask: what it deletes separates no neighbours, and belongs to no group.
+
+    Returns:
+        `Groups(support, ids, starts)`.
+
+    Example:
+        >>> import numpy as np, regmax
+        >>> y = regmax.fusedmax(np.array([0.0, 1.0, 0.9, -1.0, 0.8]))
+        >>> regmax.groups(y).ids.tolist()
+        [0, 1, 1, 0, 2]
+        >>> regmax.groups(y).starts.tolist()
+        [True, True, False, True, True]
+    """
+    xp = namespace(y)
+    if framework(y) == "torch":
+        y = y.detach()
+    rows = xp.moveaxis(y, dim, -1)
+    support = rows != 0
+    if mask is not None:
+        mask = xp.moveaxis(xp.broadcast_to(mask, y.shape), dim, -1)
+        support = support & mask
+    starts = _starts(rows, mask)
+    ids = _run_ids(support, starts) if contiguous else _cluster_ids(rows, support)
+    return Groups(*(xp.moveaxis(part, -1, dim) for part in (support, ids, starts)))
+
+
+def _starts(y: Any, mask: Any) -> Any:
+    xp = namespace(y)
+    if mask is None:
+        first = xp.ones_like(y[..., :1], dtype=bool if xp.__name__ == "numpy" else xp.bool)
+        return xp.concatenate([first, y[..., 1:] != y[..., :-1]], -1)
+    # Compare neighbours among the kept, then put the answers back where they belong.
+    places = xp.broadcast_to(xp.arange(y.shape[-1]), y.shape)
+    packed, kept = kept_first(y, mask)
+    order, _ = kept_first(places, mask)
+    answers = _starts(packed, None) & kept
+    starts = xp.zeros_like(answers)
+    if framework(y) == "torch":
+        return starts.scatter(-1, order, answers)
+    xp.put_along_axis(starts, order, answers, -1)
+    return starts
+
+
+def _run_ids(support: Any, starts: Any) -> Any:
+    return (support & starts).cumsum(-1) * support
+
+
+def _cluster_ids(y: Any, support: Any) -> Any:
+    """The rank of each weight among its row's distinct weights, from the largest."""
+    xp = namespace(y)
+    key = xp.where(support, -abs(y), 0.0)
+    order = key.argsort(-1)
+    values = xp.take_along_dim(key, order, -1) if framework(y) == "torch" else xp.take_along_axis(key, order, -1)
+    ranks = _starts(values, None).cumsum(-1)
+    back = order.argsort(-1)
+    ids = xp.take_along_dim(ranks, back, -1) if framework(y) == "torch" else xp.take_along_axis(ranks, back, -1)
+    return ids * support

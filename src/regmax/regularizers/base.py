@@ -1,0 +1,79 @@
+"""What a regularizer is: the function Omega of the paper, as frozen data."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
+
+from regmax.arrays import is_array, is_floating
+
+
+class Regularizer(ABC):
+    """A strongly convex function Omega on the simplex, which gives max_Omega and its gradient Pi_Omega."""
+
+    @abstractmethod
+    def value(self, y: Any) -> Any:
+        """Omega(y), along the last dimension."""
+
+
+@dataclass(frozen=True)
+class KernelRegularizer(Regularizer):
+    """A regularizer whose mapping a kernel computes.
+
+    It has at most one field, the strength `theta` (`lam` or `p`): a number, or an array that broadcasts against the
+    scores with size 1 along `dim`.
+    """
+
+    kernel: ClassVar[str]
+    bounds: ClassVar["Bounds | None"] = None
+
+    def __post_init__(self) -> None:
+        if self.bounds is not None:
+            self.bounds.check(self.theta)
+
+    @abstractmethod
+    def value(self, y: Any, mask: Any = None) -> Any:
+        """Omega(y), along the last dimension; positions where `mask` is False are deleted."""
+
+    @property
+    def theta(self) -> Any:
+        """The strength, or None for a regularizer that has none."""
+        names = [field.name for field in fields(self)]
+        return getattr(self, names[0]) if names else None
+
+    def with_theta(self, theta: Any) -> "KernelRegularizer":
+        """The same regularizer at another strength."""
+        names = [field.name for field in fields(self)]
+        return replace(self, **{names[0]: theta}) if names else self
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Where a strength may lie: above < theta <= up_to, or above <= theta where `closed`."""
+
+    call: str
+    above: float
+    up_to: float = math.inf
+    closed: bool = False
+
+    def check(self, theta: Any) -> None:
+        """Raise unless `theta` is a number in bounds, or a floating-point array.
+
+        The entries of an array are not read: front ends check its least and its largest where reading costs nothing.
+        """
+        if is_array(theta):
+            if not is_floating(theta):
+                raise TypeError(f"`{self.call}` must be a number or a floating-point array. Got {theta.dtype}.")
+        elif isinstance(theta, bool) or not isinstance(theta, int | float):
+            raise TypeError(f"`{self.call}` must be a number or a floating-point array. Got {type(theta).__name__}.")
+        elif not self._contains(theta):
+            raise ValueError(f"`{self.call}` must be {self}. Got {theta}.")
+
+    def _contains(self, theta: float) -> bool:
+        over = theta >= self.above if self.closed else theta > self.above
+        return math.isfinite(theta) and over and theta <= self.up_to
+
+    def __str__(self) -> str:
+        if self.up_to < math.inf:
+            return f"in ({self.above:g}, {self.up_to:g}]"
+        return "non-negative and finite" if self.closed else "positive and finite"

@@ -1,0 +1,46 @@
+"""Any differentiable Omega: the general case of the paper's Section 3.1."""
+
+from abc import abstractmethod
+from typing import Any
+
+from regmax.regularizers.base import Regularizer
+
+
+class SmoothRegularizer(Regularizer):
+    """A differentiable, strongly convex Omega that you define: `value` alone is enough.
+
+    The mapping is found by projected gradient steps (FISTA), stopped row by row when the duality gap falls under
+    `tol`, and differentiated by Proposition 1, restricted to the support. All of it runs on PyTorch operations, so
+    `value` is written with them, works along the last dimension, and treats rows alike. Set `tol` and `max_iter` on
+    the class or on an object. Positions that are masked are held at 0.
+
+    Example:
+        >>> import torch, regmax
+        >>> class Tsallis(regmax.SmoothRegularizer):
+        ...     def value(self, y):
+        ...         return ((y**1.5).sum(-1) - 1) / 0.75
+        >>> print(regmax.regularized_argmax(Tsallis(), torch.tensor([1.0, 0.5, -1.0, -2.0])))
+        tensor([0.6740, 0.3260, 0.0000, 0.0000])
+    """
+
+    tol: float = 1e-12
+    max_iter: int = 2000
+
+    @abstractmethod
+    def value(self, y: Any) -> Any:
+        """Omega(y), along the last dimension, in PyTorch operations."""
+
+    def gradient(self, y: Any) -> Any:
+        """The gradient of Omega at y, row by row; by autograd unless you know it."""
+        import torch
+
+        with torch.enable_grad():
+            leaf = y.detach().requires_grad_()
+            return torch.autograd.grad(self.value(leaf).sum(), leaf)[0]
+
+    def hessian(self, y: Any) -> Any:
+        """The Hessians of Omega at y, of shape (..., d, d); by autograd unless you know it."""
+        import torch
+
+        rows = y.reshape(-1, y.shape[-1])
+        return torch.func.vmap(torch.func.hessian(self.value))(rows).reshape(*y.shape, y.shape[-1])
