@@ -1,0 +1,62 @@
+"""The adversarial rows of `adversarial.py`, fewer of them, and proof that its judges can say no."""
+
+from __future__ import annotations
+
+import adversarial
+import numpy as np
+import pytest
+from adversarial import Batch
+
+from regmax.kernels import native
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_adversarial_rows(seed: int, capfd: pytest.CaptureFixture[str]) -> None:
+    assert not adversarial.run(rows=15_000, seed=100 + seed, seconds=120), capfd.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["baseline", "avx2", "avx512"])
+def test_every_instruction_set(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    usual = native.instruction_set()
+    try:
+        native.use_instruction_set(name)
+    except ValueError:
+        pytest.skip("this machine has it not")
+    try:
+        assert native.instruction_set() == name
+        assert not adversarial.run(rows=10_000, seed=200, seconds=120), capfd.readouterr().out
+    finally:
+        native.use_instruction_set(usual)
+
+
+def batch_of(kernel: str, theta: float) -> tuple[Batch, np.ndarray]:
+    x = np.random.default_rng(0).normal(size=(50, 20)).astype(np.float32)
+    return Batch(kernel, theta, "normal", x, None), native.argmax(kernel, x, None, theta)
+
+
+MAPPINGS = pytest.mark.parametrize(("kernel", "theta"), [("sparsemax", 0.0), ("fusedmax", 0.1), ("oscarmax", 0.02), ("sqpnormmax", 1.5)])
+
+
+@MAPPINGS
+def test_the_judge_of_weights_says_no(kernel: str, theta: float) -> None:
+    batch, y = batch_of(kernel, theta)
+    assert adversarial.forward_faults(batch, y) == []
+    support = y[0] > 0
+    assert support.sum() >= 2
+    moved = y.copy()
+    moved[0, support] += 3e-3 * (np.arange(support.sum()) - (support.sum() - 1) / 2).astype(np.float32)
+    assert "gap" in adversarial.forward_faults(batch, moved)[0]
+    assert "sum" in adversarial.forward_faults(batch, np.float32(1.001) * y)[0]
+    assert adversarial.forward_faults(batch, np.where(y == 0, np.float32(-0.0), y))
+    assert adversarial.forward_faults(batch, np.full_like(y, np.nan))
+
+
+@MAPPINGS
+def test_the_judge_of_products_says_no(kernel: str, theta: float) -> None:
+    batch, y = batch_of(kernel, theta)
+    v = np.random.default_rng(1).normal(size=y.shape).astype(np.float32)
+    product = native.jacobian_product(kernel, y, v, None, theta)
+    assert adversarial.backward_faults(batch, y, v, product) == []
+    assert adversarial.backward_faults(batch, y, v, np.where(y > 0, v, 0))
+    assert adversarial.backward_faults(batch, y, v, product + np.float32(1e-3))
+    assert adversarial.backward_faults(batch, y, v, np.float32(1.01) * product)
