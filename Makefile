@@ -26,9 +26,9 @@ test: lint ## all checks, all tests, all doctests
 	pytest -q -n 2
 
 lint: $(INSTALLED) ## formatting, lint, types and the direction of imports
-	ruff format --check --quiet .
+	ruff format --check --output-format concise .
 	clang-format --dry-run --Werror $(wildcard csrc/*.h csrc/*.hpp csrc/*.cpp)
-	ruff check --quiet .
+	ruff check --output-format concise .
 	mypy
 	lint-imports
 

@@ -11,6 +11,7 @@ import regmax
 from regmax.cli import picture, table
 from regmax.cli.errors import CommandError
 from regmax.cli.structure import Row
+from regmax.regularizers import KernelRegularizer
 
 # What a model might score each word with. The words of a phrase score alike: softmax keeps every word,
 # sparsemax weighs a phrase unevenly, fusedmax keeps it whole, and oscarmax gives words that score alike one
@@ -18,7 +19,7 @@ from regmax.cli.structure import Row
 SENTENCE = "the old lighthouse keeper has not seen a single ship since early spring ."
 SCORES = np.array([0.95, 1.32, 1.43, 1.38, 0.45, 0.58, 0.88, 0.60, 1.30, 1.41, 0.31, 1.06, 1.12, -0.60])
 
-MAPPINGS = {
+MAPPINGS: dict[str, KernelRegularizer] = {
     "softmax": regmax.NegativeEntropy(),
     "sparsemax": regmax.SquaredNorm(),
     "fusedmax": regmax.FusedLasso(lam=0.1),
@@ -46,14 +47,14 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def row(name: str, omega: regmax.Regularizer) -> Row:
+def row(name: str, omega: KernelRegularizer) -> Row:
     """The example's weights under one regularizer."""
     y = regmax.regularized_argmax(omega, SCORES)
     gap = abs(float(regmax.duality_gap(omega, SCORES, y)))
     return Row(name, _parameter(omega), y, gap, clustered=isinstance(omega, regmax.Oscar))
 
 
-def _parameter(omega: regmax.Regularizer) -> str:
+def _parameter(omega: KernelRegularizer) -> str:
     return ", ".join(f"{field.name}={getattr(omega, field.name)}" for field in fields(omega))
 
 
