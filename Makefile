@@ -1,6 +1,5 @@
 # `make demo` and `make test` need Python and a C++ compiler; everything else they set up in .venv.
 PYTHON ?= python3
-CXX ?= c++
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 CORE := CMakeLists.txt $(wildcard csrc/*)
@@ -47,10 +46,10 @@ docs: $(INSTALLED) ## run the examples in the documentation
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 RUNTIMES = $(foreach lib,libasan.so libubsan.so libstdc++.so,$(shell $(CXX) -print-file-name=$(lib)))
 sanitize: $(INSTALLED) ## run adversarial rows through a core built with ASan and UBSan
-	cmake -S . -B build/sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS="$(SANITIZE)"
-	cmake --build build/sanitize --parallel 2
+	cmake -G Ninja -S . -B build/sanitize -DCMAKE_CXX_COMPILER=$(CXX) -DCMAKE_CXX_FLAGS="$(SANITIZE)" --log-level=WARNING
+	cmake --build build/sanitize
 	LD_PRELOAD="$(RUNTIMES)" ASAN_OPTIONS=detect_leaks=0 \
-	  REGMAX_LIBRARY=$(CURDIR)/build/sanitize/_core.so python tests/adversarial.py --rows 20000
+	  REGMAX_LIBRARY=$(CURDIR)/build/sanitize/_core.so python tests/adversarial.py --rows 200000
 
 # torch first and alone: no other requirement gets to choose its version.
 $(INSTALLED): pyproject.toml constraints.txt $(CORE)

@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     worst = max(rows, key=lambda row: row.gap)
     if not worst.gap <= ROUNDING:
         raise CommandError(f"{worst.name} is not optimal: its duality gap is {worst.gap:.1e}.")
-    print(f"Every mapping is optimal: no duality gap exceeds {ROUNDING:.1e}, the size of rounding.")
+    print(f"No duality gap exceeds {ROUNDING:.1e}, the size of rounding.")
     path = options.out / "mappings.png"
     picture.draw(words, SCORES, rows, path)
     print(path)
