@@ -1,0 +1,67 @@
+"""Rows without their deleted positions, and runs of equal neighbours in them."""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+
+class Chain:
+    """The kept positions of every row, moved to its front in their order: deletion without data-dependent shapes."""
+
+    def __init__(self, kept: Tensor) -> None:
+        before = kept.cumsum(-1) - 1
+        self.count = before[..., -1:] + 1
+        deleted_before = (~kept).cumsum(-1) - 1
+        self._place = torch.where(kept, before, self.count + deleted_before)
+        self._index = torch.arange(kept.shape[-1], device=kept.device)
+
+    def pack(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x).scatter(-1, self._place, x)
+
+    def unpack(self, x: Tensor) -> Tensor:
+        return x.gather(-1, self._place)
+
+    @property
+    def occupied(self) -> Tensor:
+        """True at the packed positions that hold a kept one."""
+        return self._index < self.count
+
+    @property
+    def edges(self) -> Tensor:
+        """True where packed positions i and i + 1 both hold kept ones: d - 1 columns."""
+        return self._index[1:] < self.count
+
+
+class Runs:
+    """Maximal runs of positions that are `joined` to the one before them."""
+
+    def __init__(self, joined: Tensor) -> None:
+        index = torch.arange(joined.shape[-1], device=joined.device)
+        self._joined = joined
+        self.first = torch.where(joined, 0, index).cummax(-1).values
+        ends = pad(~joined[..., 1:], (0, 1), value=True)
+        last = torch.where(ends, index, joined.shape[-1])
+        self.last = last.flip(-1).cummin(-1).values.flip(-1)
+
+    def means(self, v: Tensor) -> Tensor:
+        """Return every run's mean at each of its positions.
+
+        The sums come from a segmented scan, doubling its reach log2(d) times: unlike differences of a cumulative
+        sum they carry the run's own rounding only, and unlike atomic additions they are the same every time.
+        """
+        total, linked, reach = v, self._joined, 1
+        while reach < v.shape[-1]:
+            total = total + torch.where(linked, _moved(total, reach), 0)
+            linked = linked & _moved(linked, reach)
+            reach *= 2
+        return total.gather(-1, self.last) / (self.last - self.first + 1)
+
+
+def equal_neighbours(x: Tensor) -> Tensor:
+    """True where a value equals the one before it."""
+    return pad(x[..., 1:] == x[..., :-1], (1, 0), value=False)
+
+
+def _moved(x: Tensor, reach: int) -> Tensor:
+    """Entry i of the result is entry i - reach of `x`, zero where there is none."""
+    return pad(x[..., :-reach], (reach, 0))

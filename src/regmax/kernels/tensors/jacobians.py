@@ -1,0 +1,97 @@
+"""`jacobian_product`: J v read off the result y, as differentiable operations.
+
+Linear in `v` throughout. softmax's and sqpnormmax's Jacobians vary smoothly with y (and p), and autograd can
+differentiate their products with respect to them as often as needed; the others are constant between the kinks.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from regmax.kernels.tensors.chains import Chain, Runs, equal_neighbours
+from regmax.kernels.tensors.owl import oscar_weights, shrink_product
+from regmax.kernels.tensors.rows import as_tensor, kept_positions
+
+
+def jacobian_product(
+    kernel: str, y: Tensor, v: Tensor, keep: Tensor | None = None, theta: float | Tensor | None = None
+) -> Tensor:
+    """Return J v for every row, J being the Jacobian of `kernel` at the scores whose result is `y`.
+
+    The support is where y > 0, and with theta > 0 equal neighbours belong to one group. A row of `y` with NaN gives
+    NaN where `keep` is True. Arguments as in `argmax`.
+
+    >>> jacobian_product("fusedmax", torch.tensor([0.4, 0.4, 0.2]), torch.tensor([3.0, 1.0, 5.0]), theta=0.1)
+    tensor([-1., -1.,  2.])
+    """
+    if y.shape[-1] == 0:
+        return torch.zeros_like(v)
+    kept = kept_positions(keep, y)
+    spoiled = (y.isnan() & kept).any(-1, keepdim=True)
+    y, v = torch.where(kept & ~spoiled, y, 0), torch.where(kept, v, 0)
+    product = torch.where(kept, _PRODUCT[kernel](y, v, kept, as_tensor(theta, y)), 0)
+    return torch.where(spoiled & kept, torch.nan, product)
+
+
+def _softmax(y: Tensor, v: Tensor) -> Tensor:
+    return y * (v - (y * v).sum(-1, keepdim=True))
+
+
+def _sparsemax(y: Tensor, v: Tensor) -> Tensor:
+    support = y > 0
+    size = support.sum(-1, keepdim=True).clamp(min=1)
+    return torch.where(support, v - torch.where(support, v, 0).sum(-1, keepdim=True) / size, 0)
+
+
+def _fusedmax(y: Tensor, v: Tensor, kept: Tensor, lam: Tensor) -> Tensor:
+    return _sparsemax(y, _prox_tv1d(y, v, kept, lam))
+
+
+def _oscarmax(y: Tensor, v: Tensor, lam: Tensor) -> Tensor:
+    descending, order = y.sort(dim=-1, descending=True, stable=True)
+    means = Runs(equal_neighbours(descending)).means(v.gather(-1, order))
+    means = torch.empty_like(means).scatter(-1, order, means)
+    return _sparsemax(y, torch.where(lam > 0, means, v))
+
+
+def _sqpnormmax(y: Tensor, v: Tensor, p: Tensor) -> Tensor:
+    """J = M - M1 1'M / 1'M1, M the inverse of the Hessian of |y|_p^2 / 2 on the support:
+
+    M = [ N^(p-2) diag(y^(2-p)) - (2 - p) N^(-2) y y' ] / (p - 1), N = |y|_p.
+    """
+    support = y > 0
+    # Off the support the powers act on 1, so that no infinite derivative meets a zero; then they are dropped.
+    positive = torch.where(support, y, 1)
+    empty = ~support.any(-1, keepdim=True)
+    mass = torch.where(support, positive**p, 0).sum(-1, keepdim=True)
+    norm = torch.where(empty, 1, mass) ** (1 / p)
+    diagonal = torch.where(support, norm ** (p - 2) * positive ** (2 - p), 0)
+
+    def inverse_hessian(u: Tensor) -> Tensor:
+        return (diagonal * u - (2 - p) * norm**-2 * y * (y * u).sum(-1, keepdim=True)) / (p - 1)
+
+    ones, straight = inverse_hessian(torch.ones_like(y)), inverse_hessian(v)
+    total = torch.where(empty, 1, ones.sum(-1, keepdim=True))
+    return straight - ones * (straight.sum(-1, keepdim=True) / total)
+
+
+def _prox_tv1d(z: Tensor, v: Tensor, kept: Tensor, lam: Tensor) -> Tensor:
+    chain = Chain(kept)
+    joined = equal_neighbours(chain.pack(z)) & chain.occupied
+    return torch.where(lam > 0, chain.unpack(Runs(joined).means(chain.pack(v))), v)
+
+
+def _prox_oscar(z: Tensor, v: Tensor, kept: Tensor, lam: Tensor) -> Tensor:
+    return shrink_product(z, v, oscar_weights(kept, lam))
+
+
+_PRODUCT: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
+    "softmax": lambda y, v, kept, theta: _softmax(y, v),
+    "sparsemax": lambda y, v, kept, theta: _sparsemax(y, v),
+    "fusedmax": _fusedmax,
+    "oscarmax": lambda y, v, kept, theta: _oscarmax(y, v, theta),
+    "sqpnormmax": lambda y, v, kept, theta: _sqpnormmax(y, v, theta),
+    "prox_tv1d": _prox_tv1d,
+    "prox_oscar": _prox_oscar,
+}

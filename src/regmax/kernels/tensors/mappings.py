@@ -1,0 +1,97 @@
+"""`argmax`: the mappings on rows, with deletion."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from regmax.kernels.tensors.chains import Chain
+from regmax.kernels.tensors.owl import oscar_weights, shrink
+from regmax.kernels.tensors.pooling import isotonic_decreasing, total_variation
+from regmax.kernels.tensors.rows import as_tensor, kept_positions
+from regmax.kernels.tensors.simplex import below_peak, project_simplex, softmax, squared_pnorm_argmax
+
+
+def argmax(kernel: str, x: Tensor, keep: Tensor | None = None, theta: float | Tensor | None = None) -> Tensor:
+    """Return the mapping `kernel` of every row of `x` (..., d).
+
+    Positions where `keep` is False, and scores of -inf, are deleted: they come back as zeros and the rest of the
+    row does not know of them. A row with NaN or +inf is NaN where `keep` is True; a row without scores is zero.
+    Costs O(d log^2 d) a row for fusedmax and prox_tv1d (see `pooling`; memory 16 rows' worth), as much with a far
+    smaller constant for oscarmax and prox_oscar, O(d log d) for sparsemax and O(d) for the others.
+
+    Args:
+        kernel: one of `regmax.kernels.KERNELS`.
+        x: scores, float32 or float64.
+        keep: boolean, broadcastable to `x`; None keeps everything.
+        theta: the kernel's strength, `lam` or `p`: a number, or a tensor broadcastable to x[..., :1].
+
+    >>> argmax("fusedmax", torch.tensor([1.0, 0.9, 0.6]), theta=0.1)
+    tensor([0.4000, 0.4000, 0.2000])
+    """
+    if x.shape[-1] == 0:
+        return torch.zeros_like(x)
+    allowed = kept_positions(keep, x)
+    kept = allowed & (x != -torch.inf)
+    spoiled = (kept & ~(x < torch.inf)).any(-1, keepdim=True)  # NaN compares False too
+    scores = torch.where(kept & ~spoiled, x, 0)
+    y = torch.where(kept, _ARGMAX[kernel](scores, kept, as_tensor(theta, x)), 0)
+    return torch.where(spoiled & allowed, torch.nan, y)
+
+
+def _simplex(mapping: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """A mapping in which a deleted position is a score of -inf."""
+    return lambda x, kept, theta: mapping(torch.where(kept, x, -torch.inf), theta)
+
+
+def _fusedmax(x: Tensor, kept: Tensor, lam: Tensor) -> Tensor:
+    """Pool neighbours, then project.
+
+    The threshold tau is at least max - 1 - 2 lam, and a score more than 2 lam below tau belongs to no level set
+    above tau, since joining one saves at most two edges. So low scores count as max - 1 - 4 lam: the result is the
+    same, and the scale of the scores leaves the arithmetic.
+    """
+    x = torch.maximum(below_peak(torch.where(kept, x, -torch.inf)), -1 - 4 * lam)
+    chain = Chain(kept)
+    z = total_variation(chain.pack(x), lam * chain.edges)
+    return chain.unpack(project_simplex(torch.where(chain.occupied, z, -torch.inf)))
+
+
+def _oscarmax(x: Tensor, lam: Tensor) -> Tensor:
+    """Pool neighbours in the order of the scores, then project.
+
+    On the simplex the penalty is sum_k lam (d - k) y_(k); the constant lam d changes nothing, and with it goes the
+    number of kept scores. The last of a pool is no less than its mean, which in the support exceeds
+    tau >= max - 1 + lam: all of the support is above max - 1 - lam (d - 1), and what is lower (and what is deleted)
+    counts as that.
+    """
+    d = x.shape[-1]
+    x = torch.maximum(below_peak(x), -1 - lam * (d - 1))
+    descending, order = x.sort(dim=-1, descending=True, stable=True)
+    ranks = torch.arange(1, d + 1, device=x.device)
+    y = project_simplex(isotonic_decreasing(descending + lam * ranks))
+    return torch.empty_like(y).scatter(-1, order, y)
+
+
+def _prox_tv1d(x: Tensor, kept: Tensor, lam: Tensor) -> Tensor:
+    """Pool around a score of the row, so that scores far from zero keep their digits."""
+    chain = Chain(kept)
+    packed = chain.pack(x)
+    origin = packed[..., :1]
+    z = total_variation(torch.where(chain.occupied, packed - origin, 0), lam * chain.edges) + origin
+    return torch.where(lam > 0, chain.unpack(z), x)
+
+
+def _prox_oscar(x: Tensor, kept: Tensor, lam: Tensor) -> Tensor:
+    return shrink(x, oscar_weights(kept, lam))
+
+
+_ARGMAX: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "softmax": _simplex(lambda x, _: softmax(x)),
+    "sparsemax": _simplex(lambda x, _: project_simplex(x)),
+    "fusedmax": _fusedmax,
+    "oscarmax": _simplex(_oscarmax),
+    "sqpnormmax": _simplex(squared_pnorm_argmax),
+    "prox_tv1d": _prox_tv1d,
+    "prox_oscar": _prox_oscar,
+}

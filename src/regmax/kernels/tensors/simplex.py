@@ -1,0 +1,78 @@
+"""The mappings that need no pooling: softmax, the projection on the simplex, and the squared p-norm's argmax.
+
+Scores come as they are or shifted, with -inf at the deleted positions.
+"""
+
+import torch
+from torch import Tensor
+
+
+def below_peak(x: Tensor) -> Tensor:
+    """Return x - max(x), rows of nothing but -inf as they are."""
+    peak = x.amax(-1, keepdim=True)
+    return x - torch.where(peak > -torch.inf, peak, 0)
+
+
+def softmax(x: Tensor) -> Tensor:
+    exponentials = below_peak(x).exp()
+    return exponentials / exponentials.sum(-1, keepdim=True).clamp(min=1)  # at least 1 but in an empty row
+
+
+def project_simplex(x: Tensor) -> Tensor:
+    """Sort-based threshold: O(d log d) a row.
+
+    Scores more than 1 below the largest are never in the support, so they may as well be exactly 1 below.
+    """
+    x = below_peak(x).clamp(min=-1)
+    descending = x.sort(-1, descending=True).values
+    sums = descending.cumsum(-1) - 1
+    ranks = torch.arange(1, x.shape[-1] + 1, device=x.device)
+    size = (ranks * descending > sums).sum(-1, keepdim=True)
+    tau = sums.gather(-1, size - 1) / size
+    # The cumulative sums' rounding grows with the row; sums over the support alone do not see the rest of it.
+    for _ in range(2):
+        support = x > tau
+        tau = (torch.where(support, x, 0).sum(-1, keepdim=True) - 1) / support.sum(-1, keepdim=True)
+    return (x - tau).clamp(min=0)
+
+
+# Newton's method below starts right of the root of a function that is convex where it was ever tried: it then stays
+# on that side and its value and slope fall together, by a factor of 4 or more in their product at each step. Eight
+# steps were the most that any row of up to 30,000 scores needed, for p from 1.001 to 2.
+_NEWTON_STEPS = 14
+
+
+def squared_pnorm_argmax(x: Tensor, p: Tensor) -> Tensor:
+    """Solve one scalar equation in a form whose powers can neither overflow nor vanish: O(d) a step.
+
+    With q = p / (p - 1), the solution is y = |z|_q^(2-q) z^(q-1), z = (x - tau)_+, and tau makes it sum to one.
+    Put m = max(x) - tau, r = z / m in [0, 1] and S_k = sum r^k in [1, d]: then y = r^(q-1) / S_(q-1) and m is the
+    root of F(m) = m S_(q-1) S_q^(2/q - 1) - 1, an increasing function. By Hoelder's inequality
+    d^(-2/q) <= m <= 1, and
+
+        m F' / (F + 1) = (q - 1) S_(q-2) / S_(q-1) - (q - 2) S_(q-1) / S_q  >=  1.
+    """
+    q = p / (p - 1)
+    gap = (-below_peak(x)).clamp(max=1)
+    low, high = x.shape[-1] ** (-2 / q), torch.ones_like(gap[..., :1])
+    m = high
+    for _ in range(_NEWTON_STEPS):
+        r, power = _ratios(gap, m, q - 2)
+        s_0, s_1, s_2 = (s.sum(-1, keepdim=True) for s in (power, power * r, power * r * r))
+        value = m * s_1 * s_2 ** (2 / q - 1)
+        low, high = torch.where(value < 1, m, low), torch.where(value < 1, high, m)
+        newton = m - m * (1 - 1 / value) / ((q - 1) * s_0 / s_1 - (q - 2) * s_1 / s_2)
+        m = torch.minimum(torch.maximum(newton, low), high)
+    r, power = _ratios(gap, m, q - 2)
+    y = power * r
+    return y / y.sum(-1, keepdim=True)
+
+
+def _ratios(gap: Tensor, m: Tensor, exponent: Tensor) -> tuple[Tensor, Tensor]:
+    """Return r = (1 - gap / m)_+ and r^exponent, 0 outside the support even for exponent 0.
+
+    The power goes through log1p: 1 - gap / m has lost the digits that a large exponent (p near 1) brings to light.
+    """
+    inside = gap < m
+    share = torch.where(inside, gap / m, 0)
+    return torch.where(inside, 1 - share, 0), torch.where(inside, (exponent * (-share).log1p()).exp(), 0)

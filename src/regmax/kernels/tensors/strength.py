@@ -1,0 +1,74 @@
+"""`theta_gradient`: how the mappings change with their strength.
+
+At the solution x - grad Omega(y) is constant on the support. Differentiating in theta, with J the Jacobian of the
+mapping, dy / dtheta = -J g where g = d/dtheta grad Omega(y): the same product as for the scores.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from regmax.kernels.tensors.chains import Chain
+from regmax.kernels.tensors.rows import as_tensor, kept_positions
+
+
+def theta_gradient(
+    kernel: str, y: Tensor, keep: Tensor | None = None, theta: float | Tensor | None = None
+) -> Tensor:
+    """Return g = d/dtheta grad Omega(y) for every row, so that dy / dtheta = -J g; zeros for a kernel without theta.
+
+    For lam, g is one subgradient of the penalty: J averages over groups, inside which it is not unique. For p, g is
+    differentiable in y and p. Arguments as in `argmax`.
+
+    >>> theta_gradient("fusedmax", torch.tensor([0.4, 0.4, 0.2]), theta=0.1)
+    tensor([ 0.,  1., -1.])
+    """
+    if y.shape[-1] == 0 or kernel not in _GRADIENT:
+        return torch.zeros_like(y)
+    kept = kept_positions(keep, y)
+    gradient = _GRADIENT[kernel](torch.where(kept, y, 0), kept, as_tensor(theta, y))
+    return torch.where(kept, gradient, 0)
+
+
+def _total_variation(y: Tensor, kept: Tensor, lam: Tensor) -> Tensor:
+    """d sum |y_i+1 - y_i| / dy_i = sign(y_i - y_i-1) - sign(y_i+1 - y_i) along the kept positions."""
+    chain = Chain(kept)
+    steps = torch.where(chain.edges, chain.pack(y).diff(dim=-1).sign(), 0)
+    return chain.unpack(pad(steps, (1, 0)) - pad(steps, (0, 1)))
+
+
+def _oscar(y: Tensor, kept: Tensor, lam: Tensor) -> Tensor:
+    """The k-th largest magnitude of n weighs n - k."""
+    order = torch.where(kept, y.abs(), -1).sort(dim=-1, descending=True, stable=True).indices
+    ranks = torch.arange(1, y.shape[-1] + 1, device=y.device)
+    weights = (kept.sum(-1, keepdim=True) - ranks).to(y.dtype)
+    return y.sign() * torch.empty_like(y).scatter(-1, order, weights)
+
+
+def _squared_pnorm(y: Tensor, kept: Tensor, p: Tensor) -> Tensor:
+    """With grad Omega = y^(p-1) N^(2-p), N = |y|_p, on the support:
+
+    g = grad Omega [ log y - log N + (2 - p) d log N / dp ],  d log N / dp = (sum y^p log y / sum y^p - log N) / p.
+    """
+    support = y > 0
+    # Off the support logarithms and powers act on 1, so that no infinite derivative meets a zero.
+    positive = torch.where(support, y, 1)
+    logarithm = positive.log()
+    power = torch.where(support, positive**p, 0)
+    total = power.sum(-1, keepdim=True)
+    mass = torch.where(total > 0, total, 1)
+    log_norm = mass.log() / p
+    slope = ((power * logarithm).sum(-1, keepdim=True) / mass - log_norm) / p
+    gradient = positive ** (p - 1) * (log_norm * (2 - p)).exp()
+    return torch.where(support, gradient * (logarithm - log_norm + (2 - p) * slope), 0)
+
+
+_GRADIENT: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "fusedmax": _total_variation,
+    "oscarmax": _oscar,
+    "sqpnormmax": _squared_pnorm,
+    "prox_tv1d": _total_variation,
+    "prox_oscar": _oscar,
+}
