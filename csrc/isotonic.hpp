@@ -118,6 +118,7 @@ inline void oscarmax(const double* x, int64_t m, double lam, IsotonicSpace space
   pool_decreasing(ranked, best.length, space.blocks);
   const double tau = (best.sum - 1) / static_cast<double>(best.length);
   for (int64_t k = 0; k < best.length; ++k) y[ranked[k].position] = larger(ranked[k].value - tau, 0);
+  normalise(y, m);
 }
 
 // prox of sum_k weight(k) |z|_(k): sort |x|, subtract the weights, pool, clamp at zero, restore the signs.

@@ -86,9 +86,8 @@ class Fusedmax {
     const double top = range_of(z, pooled).max;
     for (int64_t k = 0; k < pooled; ++k) z[k] -= top;
     const double tau = simplex_threshold(z, pooled, w_.space);
-    for (int64_t k = 0; k < pooled; ++k) {
-      w_.y[w_.index[k]] = larger(z[k] - tau, 0);
-    }
+    for (int64_t k = 0; k < pooled; ++k) w_.y[w_.index[k]] = larger(z[k] - tau, 0);
+    normalise(w_.y, m_);
   }
 
   Workspace& w_;

@@ -77,4 +77,11 @@ inline double simplex_threshold(const double* x, int64_t m, double* space) {
   return sorted_threshold(space, left);
 }
 
+// Pooled scores carry the rounding of long sums; dividing it out leaves equal weights equal.
+inline void normalise(double* y, int64_t m) {
+  double sum = 0;
+  for (int64_t i = 0; i < m; ++i) sum += y[i];
+  for (int64_t i = 0; i < m; ++i) y[i] /= sum;
+}
+
 }  // namespace regmax::REGMAX_ISA
