@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import regmax
-from regmax.cli import demo, main, picture, structure, table
+from regmax.cli import demo, main, picture, structure, terminal
 
 Captured = pytest.CaptureFixture[str]
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -74,7 +74,7 @@ def test_table_reads_the_same_with_and_without_rich(
         structure.Row("fusedmax", "lam=0.1", y, 0.0),
         structure.Row("oscarmax", "lam=0.1", y[[0, 2, 1, 3]], 0.0, clustered=True),
     ]
-    table.show("abcd", np.array([1.0, 0.9, 0.6, -1.0]), rows)
+    terminal.show("abcd", np.array([1.0, 0.9, 0.6, -1.0]), rows)
     lines = capsys.readouterr().out.splitlines()
     assert [line[20:].split() for line in lines[3:7]] == [
         ["╭", "0.375", "A", "0.375"],

@@ -57,9 +57,11 @@ def test_every_requirement_of_the_checks_is_pinned_once() -> None:
     pins = re.findall(r"^([a-z0-9-]+)==\S+$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     assert len(pins) == len(set(pins))
     project = (ROOT / "pyproject.toml").read_text()
-    extras = re.search(r"^dev = \[(.*?)^\]", project, re.MULTILINE | re.DOTALL)
-    assert extras is not None
-    required = set(re.findall(r'"([a-z0-9-]+)"', extras[1]))
+    extras = re.findall(
+        r"^(?:torch|plots|cli|experiments|dev) = \[(.*?)\]$", project, re.MULTILINE | re.DOTALL
+    )
+    required = {name for extra in extras for name in re.findall(r'"([a-z0-9-]+)(?:>=[0-9.]+)?"', extra)}
+    assert {"torch", "matplotlib", "rich", "sacrebleu", "pytest"} <= required
     assert required - set(pins) == set()
 
 

@@ -1,5 +1,5 @@
 """The command `regmax`."""
 
-from regmax.cli.main import main
+from regmax.cli.commands import main
 
 __all__ = ["main"]

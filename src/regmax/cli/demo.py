@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import regmax
-from regmax.cli import picture, table
+from regmax.cli import picture, terminal
 from regmax.cli.errors import CommandError
 from regmax.cli.structure import Row
 from regmax.regularizers import KernelRegularizer
@@ -36,7 +36,7 @@ def run(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     words = SENTENCE.split()
     rows = [row(name, omega) for name, omega in MAPPINGS.items()]
-    table.show(words, SCORES, rows)
+    terminal.show(words, SCORES, rows)
     worst = max(rows, key=lambda row: row.gap)
     if not worst.gap <= ROUNDING:
         raise CommandError(f"{worst.name} is not optimal: its duality gap is {worst.gap:.1e}.")

@@ -9,7 +9,9 @@ from regmax.cli.errors import CommandError
 from regmax.versions import __version__
 
 # Each command is the module of its name in this folder, with a function `run(arguments) -> exit code`.
-COMMANDS = {"demo": "map a sentence's scores with every mapping: a table and a picture"}
+COMMANDS = {
+    "demo": "map a sentence's scores with every mapping: a table and a picture",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
