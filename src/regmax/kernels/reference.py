@@ -188,7 +188,8 @@ def _isotonic_decreasing(x: Row) -> Row:
             before, size = pools.pop()
             total, count = total + before, count + size
         pools.append((total, count))
-    return np.repeat([total / count for total, count in pools], [count for _, count in pools])
+    totals, counts = np.array(pools).T
+    return np.repeat(totals / counts, counts.astype(int))
 
 
 def _prox_owl(x: Row, weights: Row) -> Row:
@@ -275,9 +276,9 @@ def _oscarmax_product(y: Row, v: Row, lam: float) -> Row:
 
 
 def _sqpnormmax_product(y: Row, v: Row, p: float) -> Row:
-    """J = M - M1 1'M / 1'M1, M the inverse of the Hessian of |y|_p^2 / 2 on the support (Sherman and Morrison):
+    """J = M - M1 1'M / 1'M1, M the inverse of the Hessian of |y|_p^2 / 2 on the support.
 
-    M = [ N^(p-2) diag(y^(2-p)) - (2 - p) N^(-2) y y' ] / (p - 1), N = |y|_p.
+    By Sherman and Morrison, M = [ N^(p-2) diag(y^(2-p)) - (2 - p) N^(-2) y y' ] / (p - 1), N = |y|_p.
     """
     support = y > 0
     if not support.any():

@@ -62,6 +62,11 @@ def equal_neighbours(x: Tensor) -> Tensor:
     return pad(x[..., 1:] == x[..., :-1], (1, 0), value=False)
 
 
+def equalized(z: Tensor, joined: Tensor) -> Tensor:
+    """Give `joined` neighbours, which rounding may have set apart, one value: that of the first in their run."""
+    return z.gather(-1, Runs(equal_neighbours(z) | joined).first)
+
+
 def _moved(x: Tensor, reach: int) -> Tensor:
     """Entry i of the result is entry i - reach of `x`, zero where there is none."""
     return pad(x[..., :-reach], (reach, 0))

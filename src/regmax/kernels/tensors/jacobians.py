@@ -56,7 +56,7 @@ def _oscarmax(y: Tensor, v: Tensor, lam: Tensor) -> Tensor:
 
 
 def _sqpnormmax(y: Tensor, v: Tensor, p: Tensor) -> Tensor:
-    """J = M - M1 1'M / 1'M1, M the inverse of the Hessian of |y|_p^2 / 2 on the support:
+    """J = M - M1 1'M / 1'M1, M the inverse of the Hessian of |y|_p^2 / 2 on the support.
 
     M = [ N^(p-2) diag(y^(2-p)) - (2 - p) N^(-2) y y' ] / (p - 1), N = |y|_p.
     """

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from regmax.kernels.tensors.chains import Chain
+from regmax.kernels.tensors.chains import Chain, equal_neighbours, equalized
 from regmax.kernels.tensors.owl import oscar_weights, shrink
 from regmax.kernels.tensors.pooling import isotonic_decreasing, total_variation
 from regmax.kernels.tensors.rows import as_tensor, kept_positions
@@ -69,7 +69,8 @@ def _oscarmax(x: Tensor, lam: Tensor) -> Tensor:
     x = torch.maximum(below_peak(x), -1 - lam * (d - 1))
     descending, order = x.sort(dim=-1, descending=True, stable=True)
     ranks = torch.arange(1, d + 1, device=x.device)
-    y = project_simplex(isotonic_decreasing(descending + lam * ranks))
+    z = isotonic_decreasing(descending + lam * ranks)
+    y = project_simplex(equalized(z, equal_neighbours(descending)))
     return torch.empty_like(y).scatter(-1, order, y)
 
 

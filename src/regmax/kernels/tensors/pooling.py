@@ -10,7 +10,8 @@ because the backward step of the dynamic programme is a clip, and clips compose 
 solutions with the edge pulling at it as hard as it can, downward and upward. The edge takes from one block what it
 gives to the other, so the sum of z is known: v is the root of sum_i clip(v, low_i, high_i) = total, an increasing,
 piecewise linear function. Sorting its breaks finds the piece, and the group around the edge gets the one value v:
-fused values are bitwise equal.
+fused values are bitwise equal. Neighbours with equal scores always fuse; where groups just touch there, and only
+rounding tells them apart, they get one value in the end.
 
 Either way log2(d) rounds, each with one sort: O(d log^2 d) work a row, whatever the scores.
 """
@@ -18,6 +19,8 @@ Either way log2(d) rounds, each with one sort: O(d log^2 d) work a row, whatever
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
+
+from regmax.kernels.tensors.chains import equal_neighbours, equalized
 
 
 def isotonic_decreasing(x: Tensor) -> Tensor:
@@ -36,7 +39,7 @@ def isotonic_decreasing(x: Tensor) -> Tensor:
         left, right = _blocks(z, size).chunk(2, -1)
         v = _isotonic_level(_blocks(scores, size), left, right)
         z = torch.cat([torch.maximum(left, v), torch.minimum(right, v)], -1).flatten(-2)
-    return z[..., :d]
+    return equalized(z[..., :d], equal_neighbours(x))
 
 
 def _isotonic_level(scores: Tensor, left: Tensor, right: Tensor) -> Tensor:
@@ -71,16 +74,19 @@ def total_variation(x: Tensor, edges: Tensor) -> Tensor:
         high = torch.cat([left[:, 1:].expand_as(left), right[1:].expand_as(right)], -1)
         v = _chain_level(_blocks(scores, size), edges, low, high)
         z = _clip(v, low, high).flatten(-2)
-    return z[0, 0, ..., :d]
+    return equalized(z[0, 0, ..., :d], equal_neighbours(x) & pad(edges[..., 1:d] > 0, (1, 0)))
 
 
 def _chain_level(scores: Tensor, edges: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """The level v at which sum clip(v, low, high) is the sum of the scores and of the outer neighbours' pull."""
+    """The level v at which sum clip(v, low, high) is the sum of the scores and of the outer neighbours' pull.
+
+    In `low` both ends of the middle edge are pulled downward by its force: its sum is less by twice the force.
+    """
     size = scores.shape[-1]
     inner = _blocks(edges[..., :-1], size)[..., 1:]
+    middle = inner[..., size // 2 - 1 : size // 2]
+    v = _root(torch.cat([low, high], -1), slope=0, start=-2 * middle)
     pull_left, pull_right = _both_ways(edges[..., :-1:size, None], edges[..., size::size, None])
-    total = scores.sum(-1, keepdim=True) + (pull_left + pull_right)
-    v = _root(torch.cat([low, high], -1), slope=0, start=low.sum(-1, keepdim=True) - total)
     for _ in range(_REFINEMENTS):
         z = _clip(v, low, high)
         # The force of every edge on its right end, opposite on its left end; none inside the group around v.
@@ -91,7 +97,7 @@ def _chain_level(scores: Tensor, edges: Tensor, low: Tensor, high: Tensor) -> Te
 
 
 # The root is read off sums over whole blocks, whose rounding may put it beside its piece. The mean over the group
-# that it selects has the group's own rounding only, and a second mean settles the group.
+# that it selects has the group's own rounding only, and a second mean settles which group it is.
 _REFINEMENTS = 2
 
 

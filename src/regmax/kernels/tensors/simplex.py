@@ -14,8 +14,9 @@ def below_peak(x: Tensor) -> Tensor:
 
 
 def softmax(x: Tensor) -> Tensor:
+    """exp(x) / sum exp(x), and zeros in an empty row."""
     exponentials = below_peak(x).exp()
-    return exponentials / exponentials.sum(-1, keepdim=True).clamp(min=1)  # at least 1 but in an empty row
+    return exponentials / exponentials.sum(-1, keepdim=True).clamp(min=1)  # the peak's is 1
 
 
 def project_simplex(x: Tensor) -> Tensor:

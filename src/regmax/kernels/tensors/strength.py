@@ -48,7 +48,7 @@ def _oscar(y: Tensor, kept: Tensor, lam: Tensor) -> Tensor:
 
 
 def _squared_pnorm(y: Tensor, kept: Tensor, p: Tensor) -> Tensor:
-    """With grad Omega = y^(p-1) N^(2-p), N = |y|_p, on the support:
+    """The derivative in p of grad Omega = y^(p-1) N^(2-p), N = |y|_p, on the support.
 
     g = grad Omega [ log y - log N + (2 - p) d log N / dp ],  d log N / dp = (sum y^p log y / sum y^p - log N) / p.
     """
