@@ -176,7 +176,7 @@ _ARGMAX: dict[str, Callable[[Row, float], Row]] = {
 
 
 def _oscar_weights(d: int, lam: float) -> Row:
-    return lam * np.arange(d - 1, -1, -1)
+    return lam * np.arange(d - 1, -1, -1, dtype=np.float64)
 
 
 def _isotonic_decreasing(x: Row) -> Row:
