@@ -7,6 +7,7 @@
 #include "isotonic.hpp"
 #include "pnorm.hpp"
 #include "regmax.h"
+#include "simd.hpp"
 #include "simplex.hpp"
 #include "tv.hpp"
 
@@ -23,13 +24,19 @@ struct Workspace {
   void* pooling;       // of TvSpace or IsotonicSpace
   uint8_t* joined;     // shares its group with the kept score before
   int8_t* rises;
+  uint64_t* words;  // a bit per score for a group of rows (lockstep.hpp)
 
   static constexpr int64_t pooling_bytes =
       tv_bytes_per_score > isotonic_bytes_per_score ? tv_bytes_per_score : isotonic_bytes_per_score;
-  static constexpr int64_t bytes_per_score = 5 * sizeof(double) + 2 * sizeof(int64_t) + pooling_bytes + 2;
+
+  static int64_t bytes(int64_t d) {
+    const int64_t per_score = 5 * sizeof(double) + 2 * sizeof(int64_t) + pooling_bytes + 2;
+    return words_bytes(d) + per_score * d;
+  }
 
   Workspace(void* memory, int64_t d) {
-    x = static_cast<double*>(memory);
+    words = static_cast<uint64_t*>(memory);
+    x = reinterpret_cast<double*>(static_cast<char*>(memory) + words_bytes(d));
     y = x + d;
     v = y + d;
     space = v + d;
@@ -39,6 +46,9 @@ struct Workspace {
     joined = static_cast<uint8_t*>(pooling) + pooling_bytes * d;
     rises = reinterpret_cast<int8_t*>(joined + d);
   }
+
+ private:
+  static int64_t words_bytes(int64_t d) { return lanes<float> * (d + 63) / 64 * 64; }
 };
 
 inline void sparsemax(Workspace& w, int64_t m) {

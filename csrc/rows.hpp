@@ -4,10 +4,12 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "calls.hpp"
 #include "jacobians.hpp"
+#include "lockstep.hpp"
 #include "mappings.hpp"
 #include "threads.hpp"
 
@@ -36,7 +38,7 @@ int32_t for_rows(int64_t n, int64_t d, int32_t threads, const Rows& rows) {
   run_jobs((n + context.per_block - 1) / context.per_block, static_cast<int32_t>(useful < threads ? useful : threads),
            [](void* opaque, int64_t i) {
              Context& c = *static_cast<Context*>(opaque);
-             void* const memory = thread_scratch(static_cast<std::size_t>(Workspace::bytes_per_score * c.d));
+             void* const memory = thread_scratch(static_cast<std::size_t>(Workspace::bytes(c.d)));
              if (!memory) return c.failed.store(true, std::memory_order_relaxed);
              const int64_t begin = i * c.per_block, end = begin + c.per_block;
              Workspace workspace(memory, c.d);
@@ -121,14 +123,84 @@ void argmax_row(int32_t kernel, const T* x, double theta, Workspace& w, const Ro
   scatter_row(w.y, w.positions, m, row);
 }
 
+// How many scores from the front a mask row keeps, -1 where it keeps others too: padding and causal masks are
+// prefixes. Rows that share a mask row come one after the other: the last answer is remembered.
+class PrefixLength {
+ public:
+  int64_t of(const uint8_t* keep, int64_t d) {
+    if (!keep) return d;
+    if (keep != last_) {
+      const void* hole = std::memchr(keep, 0, static_cast<std::size_t>(d));
+      length_ = hole ? static_cast<const uint8_t*>(hole) - keep : d;
+      for (int64_t i = length_; i < d; ++i) {
+        if (keep[i]) length_ = -1;
+      }
+      last_ = keep;
+    }
+    return length_;
+  }
+
+ private:
+  const uint8_t* last_ = nullptr;
+  int64_t length_ = 0;
+};
+
+template <class T>
+void clear_behind(const RowOut<T>& row, int64_t length) {
+  std::memset(row.y + length, 0, static_cast<std::size_t>(row.d - length) * sizeof(T));
+  for (int64_t i = words_of(length); i < words_of(row.d); ++i) {
+    if (row.support) row.support[i] = 0;
+    if (row.joined) row.joined[i] = 0;
+  }
+}
+
+template <class T>
+RowOut<T> row_out(const Argmax<T>& call, int64_t i) {
+  return {call.y + i * call.d, bits_row(call.support, i, call.d),
+          bits_row(has_chains(call.kernel) ? call.joined : nullptr, i, call.d), mask_row(call.mask, i, call.d),
+          call.d};
+}
+
+template <class T>
+void argmax_rows(const Argmax<T>& call, int32_t kernel, int64_t begin, int64_t end, Workspace& w) {
+  Lockstep<T> lockstep(kernel, call.d, w.words);
+  PrefixLength prefix;
+  for (int64_t first = begin; first < end; first += lanes<T>) {
+    const int64_t count = end - first < lanes<T> ? end - first : lanes<T>;
+    LaneRow<T> group[lanes<T>] = {};
+    uint32_t left = 0;
+    for (int64_t r = 0; r < count; ++r) {
+      const int64_t i = first + r;
+      const RowOut<T> row = row_out(call, i);
+      const double theta = strength(call.theta, i);
+      const int64_t length = prefix.of(row.keep, call.d);
+      if (length < 0 || !suits_lockstep(kernel, theta)) {
+        left |= 1u << r;
+        continue;
+      }
+      clear_behind(row, length);
+      group[r] = {call.x + i * call.d, length, static_cast<T>(theta), row.y, row.support, row.joined};
+    }
+    for (left |= lockstep.run(group); left; left &= left - 1) {
+      const int64_t i = first + __builtin_ctz(left);
+      argmax_row(kernel, call.x + i * call.d, strength(call.theta, i), w, row_out(call, i));
+    }
+  }
+}
+
+// A strength without effect makes a mapping sparsemax, for which there is the shortest way.
+inline int32_t effective_kernel(int32_t kernel, const Strength& theta) {
+  if (!on_simplex(kernel) || theta.per_row) return kernel;
+  return theta.shared == (kernel == REGMAX_SQPNORMMAX ? 2 : 0) ? REGMAX_SPARSEMAX : kernel;
+}
+
 template <class T>
 int32_t argmax(const Argmax<T>& call) {
-  uint64_t* const joined = has_chains(call.kernel) ? call.joined : nullptr;
   return for_rows(call.n, call.d, call.threads, [&](int64_t begin, int64_t end, Workspace& w) {
+    const int32_t kernel = effective_kernel(call.kernel, call.theta);
+    if (on_simplex(kernel)) return argmax_rows(call, kernel, begin, end, w);
     for (int64_t i = begin; i < end; ++i) {
-      const RowOut<T> row{call.y + i * call.d, bits_row(call.support, i, call.d), bits_row(joined, i, call.d),
-                          mask_row(call.mask, i, call.d), call.d};
-      argmax_row(call.kernel, call.x + i * call.d, strength(call.theta, i), w, row);
+      argmax_row(kernel, call.x + i * call.d, strength(call.theta, i), w, row_out(call, i));
     }
   });
 }

@@ -1,0 +1,153 @@
+// The mappings on few candidates, one row per lane: no horizontal sums, and no branch that depends on one row alone.
+//
+// x[k] holds candidate k of every row, relative to the row's maximum; a row with fewer candidates than `count` has
+// `nothing` behind them. A lane's result depends on that lane only, to the last bit: what a lane has settled stays,
+// however long the others need.
+#pragma once
+
+#include <cstdint>
+
+#include "simd.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+constexpr int max_candidates = 32;
+
+template <class T>
+constexpr T nothing = T(-1e30);
+
+template <class T>
+constexpr T rounding = sizeof(T) == 4 ? T(6e-8) : T(1.2e-16);
+
+// Numbers 1/1, 1/2, ... as factors.
+template <class T>
+struct Reciprocals {
+  T of[max_candidates + 1];
+  constexpr Reciprocals() : of() {
+    for (int i = 1; i <= max_candidates; ++i) of[i] = T(1) / T(i);
+  }
+};
+template <class T>
+constexpr Reciprocals<T> reciprocals;
+
+template <class T>
+constexpr uint32_t all_lanes = (uint32_t{1} << lanes<T>)-1;
+
+// A threshold per lane, and the lanes where it is not final yet.
+template <class T>
+struct Threshold {
+  Vec<T> tau;
+  uint32_t unsettled;
+};
+
+// Michelot's rounds (simplex.hpp) from a lower bound. Every round's tau is a lower bound, so a few rounds screen.
+template <class T>
+inline Threshold<T> lane_threshold(const Vec<T>* x, int count, Vec<T> tau, int rounds) {
+  const Vec<T> one = splat(T(1));
+  Vec<T> before = splat(T(1e30));
+  Where<T> fewer{};
+  for (int round = 0; round < rounds; ++round) {
+    Vec<T> sum{}, left{};  // the -1 comes last: next to it, small scores would lose their digits
+    for (int k = 0; k < count; ++k) {
+      const Where<T> above = greater(x[k], tau);
+      sum = add_where(above, sum, x[k]);
+      left = add_where(above, left, one);
+    }
+    fewer = greater(before, left);
+    tau = select(fewer, (sum - one) / left, tau);
+    before = left;
+    if (!bits(fewer)) break;
+  }
+  return {tau, bits(fewer)};
+}
+
+// Divides out what rounding left of sum y - 1; equal weights stay equal.
+template <class T>
+inline void lane_normalise(Vec<T>* y, int count) {
+  Vec<T> sum{};
+  for (int k = 0; k < count; ++k) sum += y[k];
+  const Vec<T> factor = splat(T(1)) / sum;
+  for (int k = 0; k < count; ++k) y[k] *= factor;
+}
+
+template <class T>
+inline uint32_t lane_sparsemax(const Vec<T>* x, int count, Vec<T>* y) {
+  const Threshold<T> threshold = lane_threshold<T>(x, count, splat(nothing<T> / 2), 32);
+  for (int k = 0; k < count; ++k) y[k] = larger(x[k] - threshold.tau, Vec<T>{});
+  lane_normalise<T>(y, count);
+  return threshold.unsettled;
+}
+
+// A chain's taut string. Total variation's dual u_k, one per edge, is bounded by a capacity c_k: lam between
+// neighbours, 0 where two candidates are not neighbours (their outer edges pull with all of lam: pull_runs). From a
+// knot a with dual u_a, a group (a, b] can have slopes (sum of x over (a, b] - u_a +- c_b) / (b - a). The string runs
+// straight as long as the largest of the lower slopes stays below the smallest upper one; where it does not, it bends
+// where the bound it hit was attained. a and b are the same for all lanes, and only those with a knot at a take part.
+template <class T>
+class LaneChains {
+ public:
+  LaneChains(const Vec<T>* x, int count, IntVec<T> adjacent, Vec<T> lam)
+      : x_(x), count_(count), adjacent_(adjacent), lam_(lam) {}
+
+  void pool(Vec<T>* z) {
+    for (int a = 0; a < count_; ++a) {
+      const Where<T> starts = equal(knot_, splat(T(a)));
+      if (bits(starts)) follow_string(a, starts);
+      z[a] = slope_;
+    }
+  }
+
+ private:
+  void follow_string(int a, Where<T> starts) {
+    Vec<T> high = splat(T(1e30)), low = splat(T(-1e30)), high_end{}, low_end{}, sum = -dual_;
+    Where<T> open = starts;
+    for (int b = a + 1; b <= count_ && bits(open); ++b) {
+      const Where<T> edge = b < count_ ? has_bit(adjacent_, b) : Where<T>{};
+      const Vec<T> capacity = select(edge, lam_, Vec<T>{}), factor = splat(reciprocals<T>.of[b - a]),
+                   at = splat(T(b));
+      sum += x_[b - 1];
+      const Vec<T> upper = (sum + capacity) * factor, lower = (sum - capacity) * factor;
+      const Where<T> rises = open & greater(lower, high);
+      const Where<T> falls = open & greater(low, upper);
+      bend(rises, high_end, high, lam_);
+      bend(falls, low_end, low, -lam_);
+      open = open & ~(rises | falls);
+      bend(open & ~edge, at, upper, Vec<T>{});
+      open = open & edge;
+      high_end = select(greater(upper, high), high_end, at);
+      low_end = select(greater(low, lower), low_end, at);
+      high = smaller(upper, high);
+      low = larger(lower, low);
+    }
+  }
+
+  void bend(Where<T> where, Vec<T> knot, Vec<T> slope, Vec<T> dual) {
+    knot_ = select(where, knot, knot_);
+    slope_ = select(where, slope, slope_);
+    dual_ = select(where, dual, dual_);
+  }
+
+  const Vec<T>* x_;
+  int count_;
+  IntVec<T> adjacent_;
+  Vec<T> lam_;
+  Vec<T> knot_{}, slope_{}, dual_{};
+};
+
+// Which candidates follow each other, and which have a lower neighbour to the left or right; one bit per candidate.
+template <class T>
+struct RunBits {
+  IntVec<T> adjacent, left_edge, right_edge;
+};
+
+template <class T>
+inline uint32_t lane_fusedmax(Vec<T>* x, int count, const RunBits<T>& runs, Vec<T> lam, Vec<T>* y) {
+  for (int k = 0; k < count; ++k) {
+    x[k] = add_where(has_bit(runs.left_edge, k), x[k], -lam);
+    x[k] = add_where(has_bit(runs.right_edge, k), x[k], -lam);
+  }
+  LaneChains<T>(x, count, runs.adjacent, lam).pool(y);
+  return lane_sparsemax<T>(y, count, y);
+}
+
+}  // namespace regmax::REGMAX_ISA

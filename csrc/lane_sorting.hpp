@@ -1,0 +1,124 @@
+// oscarmax on few candidates, one row per lane (isotonic.hpp has the derivation).
+#pragma once
+
+#include <cstdint>
+
+#include "lane_mappings.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+struct Comparator {
+  int a, b;
+};
+
+// Batcher's merge exchange (Knuth, Algorithm 5.2.2M) as a list of comparators, at compile time.
+template <int n>
+struct Network {
+  Comparator list[n * n / 2] = {};
+  int length = 0;
+
+  constexpr Network() {
+    for (int p = n / 2; p > 0; p /= 2) {
+      for (int q = n / 2, r = 0, d = p;; d = q - p, q /= 2, r = p) {
+        for (int i = 0; i + d < n; ++i) {
+          if ((i & p) == r) list[length++] = {i, i + d};
+        }
+        if (q == p) break;
+      }
+    }
+  }
+};
+
+template <class V>
+inline void put_larger_first(V& a, V& b) {
+  const V large = larger(a, b);
+  b = smaller(a, b);
+  a = large;
+}
+
+template <int n, class V, std::size_t... I>
+inline void run_network(V* x, std::index_sequence<I...>) {
+  constexpr Network<n> network;
+  (put_larger_first(x[network.list[I].a], x[network.list[I].b]), ...);
+}
+
+// Sorts n columns, decreasing, those from `count` on being `nothing`.
+template <int n, class T>
+inline void sort_columns(const Vec<T>* x, int count, Vec<T>* sorted) {
+  Vec<T> v[n];
+  for (int k = 0; k < n; ++k) v[k] = k < count ? x[k] : splat(nothing<T>);
+  constexpr Network<n> network;
+  run_network<n>(v, std::make_index_sequence<network.length>());
+  for (int k = 0; k < n; ++k) sorted[k] = v[k];
+}
+
+template <class T>
+inline void sort_lanes(const Vec<T>* x, int count, Vec<T>* sorted) {
+  if (count <= 8) return sort_columns<8, T>(x, count, sorted);
+  if (count <= 16) return sort_columns<16, T>(x, count, sorted);
+  return sort_columns<32, T>(x, count, sorted);
+}
+
+template <class T>
+struct LanePrefix {
+  Vec<T> length, tau;
+  int longest;
+};
+
+// The prefix m* of the sorted scores with the largest A(m), and that tau.
+template <class T>
+inline LanePrefix<T> lane_best_prefix(const Vec<T>* sorted, int count, Vec<T> lam) {
+  Vec<T> sum{}, length{}, tau = splat(nothing<T>);
+  int longest = 0;
+  for (int k = 1; k <= count; ++k) {
+    sum += sorted[k - 1];
+    const Vec<T> bound = (sum - splat(T(1))) * splat(reciprocals<T>.of[k]) + lam * splat(T(k + 1) / 2);
+    const Where<T> worse = greater(tau, bound);
+    length = select(worse, length, splat(T(k)));
+    tau = larger(tau, bound);
+    if (bits(worse) != all_lanes<T>) longest = k;
+  }
+  return {length, tau, longest};
+}
+
+// Pools x_(k) + lam k over the first m* scores: z are the slopes of the least concave majorant of their partial sums.
+// From a vertex a, the next one is the b with the steepest mean over (a, b], the last such b on ties.
+template <class T>
+inline void lane_pool_sorted(const Vec<T>* sorted, const LanePrefix<T>& prefix, Vec<T> lam, Vec<T>* z) {
+  Vec<T> vertex{}, slope{};
+  for (int a = 0; a < prefix.longest; ++a) {
+    const Where<T> starts = equal(vertex, splat(T(a)));
+    if (bits(starts)) {
+      Vec<T> steepest = splat(nothing<T>), end = splat(T(a + 1)), sum{};
+      for (int b = a + 1; b <= prefix.longest; ++b) {
+        sum += sorted[b - 1] + lam * splat(T(b));
+        const Vec<T> mean = sum * splat(reciprocals<T>.of[b - a]);
+        const Where<T> takes = ~greater(steepest, mean) & ~greater(splat(T(b)), prefix.length);
+        end = select(takes, splat(T(b)), end);
+        steepest = select(takes, mean, steepest);
+      }
+      vertex = select(starts, end, vertex);
+      slope = select(starts, steepest, slope);
+    }
+    z[a] = slope;
+  }
+}
+
+template <class T>
+inline uint32_t lane_oscarmax(const Vec<T>* x, int count, Vec<T> lam, Vec<T>* y) {
+  Vec<T> sorted[max_candidates], z[max_candidates];
+  sort_lanes<T>(x, count, sorted);
+  const LanePrefix<T> prefix = lane_best_prefix<T>(sorted, count, lam);
+  lane_pool_sorted<T>(sorted, prefix, lam, z);
+  // Equal scores are pooled, so a score's value says which weight is its own: no permutation to carry along.
+  for (int k = 0; k < count; ++k) y[k] = Vec<T>{};
+  for (int a = 0; a < prefix.longest; ++a) {
+    const Where<T> inside = greater(prefix.length, splat(T(a)));
+    const Vec<T> weight = select(inside, larger(z[a] - prefix.tau, Vec<T>{}), Vec<T>{});
+    for (int k = 0; k < count; ++k) y[k] = select(inside & equal(x[k], sorted[a]), weight, y[k]);
+  }
+  lane_normalise<T>(y, count);
+  return 0;
+}
+
+}  // namespace regmax::REGMAX_ISA
