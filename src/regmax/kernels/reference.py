@@ -143,17 +143,22 @@ def _sqpnormmax(x: Row, p: float) -> Row:
     q = p / (p - 1)
     gap = x.max() - x
 
-    def power(m: float, exponent: float) -> Row:  # r^exponent; log1p keeps large exponents exact for p near 1
+    def powers(
+        m: float,
+    ) -> tuple[Row, Row]:  # r^(q-1) and r^q; log1p keeps large exponents exact for p near 1
         inside = gap < m
-        return np.where(inside, np.exp(exponent * np.log1p(-np.where(inside, gap, 0) / m)), 0)
+        share = np.where(inside, gap / m, 0)
+        power = inside * np.exp((q - 1) * np.log1p(-share))
+        return power, power * (1 - share)
 
     low, high = 0.5 * len(x) ** (-2 / q), 1.0
-    while low < (middle := (low + high) / 2) < high:
-        if middle * power(middle, q - 1).sum() * power(middle, q).sum() ** (2 / q - 1) < 1:
-            low = middle
+    while low < (m := (low + high) / 2) < high:
+        power, next_power = powers(m)
+        if m * power.sum() * next_power.sum() ** (2 / q - 1) < 1:
+            low = m
         else:
-            high = middle
-    y = power(high, q - 1)
+            high = m
+    y, _ = powers(high)
     return y / y.sum()
 
 

@@ -11,7 +11,7 @@ The arithmetic is that of the dtype given, float32 or float64.
 
 from regmax.kernels.tensors.jacobians import jacobian_product
 from regmax.kernels.tensors.mappings import argmax
-from regmax.kernels.tensors.owl import prox_owl, prox_owl_jacobian_product, prox_owl_weights_product
+from regmax.kernels.tensors.owl import prox_owl, prox_owl_jacobian_product
 from regmax.kernels.tensors.strength import theta_gradient
 
 __all__ = [
@@ -19,6 +19,5 @@ __all__ = [
     "jacobian_product",
     "prox_owl",
     "prox_owl_jacobian_product",
-    "prox_owl_weights_product",
     "theta_gradient",
 ]

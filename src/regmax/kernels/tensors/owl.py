@@ -15,7 +15,8 @@ from regmax.kernels.tensors.pooling import isotonic_decreasing
 def prox_owl(x: Tensor, weights: Tensor) -> Tensor:
     """Return argmin_z 1/2 |z - x|^2 + sum_k weights_k |z|_(k) for every row of `x` (..., d).
 
-    `weights` (d,) are nonincreasing and nonnegative. A row that is not finite gives NaN.
+    `weights`, (d,) or one such row for every row, are nonincreasing and nonnegative. A row that is not finite
+    gives NaN.
 
     >>> prox_owl(torch.tensor([3.0, -2.8, 0.5]), torch.tensor([1.0, 0.5, 0.0]))
     tensor([ 2.1500, -2.1500,  0.5000])
@@ -38,17 +39,6 @@ def prox_owl_jacobian_product(z: Tensor, v: Tensor, weights: Tensor) -> Tensor:
     spoiled = z.isnan().any(-1, keepdim=True)
     product = shrink_product(torch.where(spoiled, 0, z), v, weights.to(z.dtype))
     return torch.where(spoiled, torch.nan, product)
-
-
-def prox_owl_weights_product(z: Tensor, v: Tensor, weights: Tensor) -> Tensor:
-    """Return (dz / dweights)' v for every row: what a gradient `v` of `z` gives the weights, to be summed over rows.
-
-    A group's value falls by the mean of its weights, so this is -sign(z) J v, in the order of |z|.
-    """
-    if z.shape[-1] == 0:
-        return torch.zeros_like(v)
-    order = z.abs().sort(dim=-1, descending=True, stable=True).indices
-    return -(z.sign() * prox_owl_jacobian_product(z, v, weights)).gather(-1, order)
 
 
 def oscar_weights(kept: Tensor, lam: Tensor) -> Tensor:
