@@ -1,0 +1,1 @@
+"""The paper's three experiments: translation, entailment and summarization, with any mapping."""

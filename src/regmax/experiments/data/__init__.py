@@ -1,0 +1,1 @@
+"""Readers of the corpora, vocabularies and batches."""

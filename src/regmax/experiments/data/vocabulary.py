@@ -1,0 +1,75 @@
+"""Words as numbers, the most frequent first."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from regmax.experiments.data.lines import read_lines
+from regmax.experiments.errors import ExperimentError
+
+PAD, UNKNOWN, START, END = range(4)
+SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The special words, then the others by falling frequency.
+
+    Example:
+        >>> vocabulary = Vocabulary.build([["a", "b", "a"]], largest=1)
+        >>> vocabulary.encode(["a", "b"])
+        [4, 1]
+        >>> vocabulary.decode([4, 1, 3])
+        ('a', '<unk>')
+    """
+
+    words: tuple[str, ...]
+    _numbers: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_numbers", {word: number for number, word in enumerate(self.words)})
+
+    @classmethod
+    def build(
+        cls, sentences: Iterable[Sequence[str]], *, largest: int = 50_000, least_count: int = 1
+    ) -> "Vocabulary":
+        """The `largest` most frequent words among those that occur at least `least_count` times."""
+        counts = Counter(word for sentence in sentences for word in sentence if word not in SPECIAL)
+        # Ties in alphabetical order: the same text gives the same vocabulary, in whatever order it is read.
+        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        words = [word for word, count in ranked[:largest] if count >= least_count]
+        if not words:
+            raise ExperimentError(
+                f"A vocabulary of nothing: of {len(counts)} words none occurs {least_count} times or more "
+                f"within a limit of {largest}."
+            )
+        return cls((*SPECIAL, *words))
+
+    @classmethod
+    def load(cls, path: Path) -> "Vocabulary":
+        """Read what `save` wrote."""
+        words = tuple(read_lines(path))
+        if words[: len(SPECIAL)] != SPECIAL:
+            raise ExperimentError(f"{path} is not a vocabulary: its first lines must be {' '.join(SPECIAL)}.")
+        return cls(words)
+
+    def save(self, path: Path) -> None:
+        """Write one word a line."""
+        path.write_text("".join(f"{word}\n" for word in self.words), encoding="utf-8", newline="\n")
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def encode(self, tokens: Iterable[str]) -> list[int]:
+        """The words' numbers; `UNKNOWN` for those that are not here."""
+        return [self._numbers.get(token, UNKNOWN) for token in tokens]
+
+    def decode(self, numbers: Iterable[int]) -> tuple[str, ...]:
+        """The words up to the end of the sentence."""
+        words = []
+        for number in numbers:
+            if number == END:
+                break
+            words.append(self.words[number])
+        return tuple(words)

@@ -1,0 +1,1 @@
+"""Scores of outputs, and what interpretability means in numbers."""

@@ -1,0 +1,31 @@
+"""Attention with any mapping: scores to weights, weights to a weighted sum."""
+
+import torch
+from torch import Tensor, nn
+
+import regmax.nn as mappings
+from regmax.experiments.config import Config
+
+
+def mapping(config: Config) -> nn.Module:
+    """The module of the configured mapping."""
+    modules: dict[str, nn.Module] = {
+        "softmax": mappings.Softmax(gamma=config.gamma),
+        "sparsemax": mappings.Sparsemax(gamma=config.gamma),
+        "fusedmax": mappings.Fusedmax(lam=max(config.lam, 0.0), gamma=config.gamma),
+        "oscarmax": mappings.Oscarmax(lam=max(config.lam, 0.0), gamma=config.gamma),
+        "sqpnormmax": mappings.Sqpnormmax(p=config.p, gamma=config.gamma),
+    }
+    return modules[config.mapping]
+
+
+def mask_of(lengths: Tensor, longest: int) -> Tensor | None:
+    """True where a sequence has a word; None if all are equally long, which spares the mapping the mask."""
+    if bool((lengths == longest).all()):
+        return None
+    return torch.arange(longest, device=lengths.device) < lengths.unsqueeze(1)
+
+
+def weighted_sum(y: Tensor, values: Tensor) -> Tensor:
+    """Sum of values (batch, d, n) by weights (batch, d)."""
+    return torch.bmm(y.unsqueeze(1), values).squeeze(1)

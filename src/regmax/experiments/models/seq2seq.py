@@ -1,0 +1,144 @@
+"""An LSTM encoder and decoder with global attention and input feeding (Luong et al., 2015)."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regmax.experiments.config import Seq2SeqConfig
+from regmax.experiments.data.vocabulary import PAD
+from regmax.experiments.models.attention import mapping, mask_of, weighted_sum
+from regmax.experiments.models.output import Output
+
+
+class Batch(NamedTuple):
+    """Padded sequences of word numbers; a target begins with START and stops with END."""
+
+    source: Tensor  # (batch, d)
+    lengths: Tensor  # (batch,): words of each source
+    target: Tensor  # (batch, longest target)
+
+
+class Memory(NamedTuple):
+    """What the decoder attends to."""
+
+    keys: Tensor  # (batch, d, hidden): a state of the decoder times a key is a score
+    values: Tensor  # (batch, d, hidden)
+    mask: Tensor | None  # (batch, d): True where there is a word
+
+    def rows(self, index: Tensor) -> "Memory":
+        """The memory of some sentences of the batch, each perhaps several times."""
+        mask = None if self.mask is None else self.mask[index]
+        return Memory(self.keys[index], self.values[index], mask)
+
+
+class State(NamedTuple):
+    """The decoder between two words."""
+
+    cells: tuple[tuple[Tensor, Tensor], ...]  # the hidden state and the cell of each layer, (batch, hidden)
+    feed: Tensor  # (batch, hidden): the attentional state, which is fed to the next step
+
+    def rows(self, index: Tensor) -> "State":
+        """The state of some sentences of the batch, each perhaps several times."""
+        return State(tuple((hidden[index], cell[index]) for hidden, cell in self.cells), self.feed[index])
+
+
+class Attention(NamedTuple):
+    """One step's attention: scores x and weights y, both (batch, d)."""
+
+    x: Tensor
+    y: Tensor
+
+
+class Seq2Seq(nn.Module):
+    """p(target | source). Calling it on a batch gives the sum of -log p over all target words."""
+
+    def __init__(self, config: Seq2SeqConfig, source_size: int, target_size: int) -> None:
+        super().__init__()
+        words, hidden = config.words, config.hidden
+        self.source_words = nn.Embedding(source_size, words, padding_idx=PAD)
+        self.target_words = (
+            self.source_words if config.shared else nn.Embedding(target_size, words, padding_idx=PAD)
+        )
+        directions = 2 if config.bidirectional else 1
+        self.encoder = nn.LSTM(
+            words,
+            hidden // directions,
+            config.layers,
+            batch_first=True,
+            bidirectional=config.bidirectional,
+            dropout=config.dropout if config.layers > 1 else 0.0,
+        )
+        sizes = [words + hidden] + [hidden] * (config.layers - 1)
+        self.cells = nn.ModuleList(nn.LSTMCell(size, hidden) for size in sizes)
+        self.keys = nn.Linear(hidden, hidden, bias=False)
+        self.values = nn.Linear(hidden, hidden, bias=False) if config.word_values else None
+        self.mapping = mapping(config)
+        self.combine = nn.Linear(2 * hidden, hidden, bias=False)
+        self.dropout = nn.Dropout(config.dropout)
+        self.output = Output(
+            hidden, target_size, config.frequent, self.target_words if config.shared else None
+        )
+        self._initialize(config.init)
+
+    def _initialize(self, width: float) -> None:
+        for parameter in self.parameters() if width else ():
+            nn.init.uniform_(parameter, -width, width)
+        for embedding in {self.source_words, self.target_words}:
+            nn.init.uniform_(embedding.weight, -0.1, 0.1)
+            with torch.no_grad():
+                embedding.weight[PAD].zero_()
+        if self.values is not None:
+            nn.init.eye_(self.values.weight)  # at first the decoder sees state + word vector as they are
+
+    def forward(self, batch: Batch) -> Tensor:
+        hidden, _ = self.teach(batch)
+        words = batch.target[:, 1:]
+        real = words != PAD
+        return self.output.loss(hidden[real], words[real])
+
+    def teach(self, batch: Batch) -> tuple[Tensor, list[Attention]]:
+        """The attentional states (batch, steps, hidden) and the attention, fed with the true words."""
+        memory, state = self.encode(batch.source, batch.lengths)
+        vectors = self.dropout(self.target_words(batch.target[:, :-1]))
+        states, attentions = [], []
+        for vector in vectors.unbind(1):
+            state, attention = self._step(vector, state, memory)
+            states.append(state.feed)
+            attentions.append(attention)
+        return torch.stack(states, 1), attentions
+
+    def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, State]:
+        """Read the source."""
+        vectors = self.dropout(self.source_words(source))
+        packed = nn.utils.rnn.pack_padded_sequence(
+            vectors, lengths.cpu(), batch_first=True, enforce_sorted=False
+        )
+        packed, (hidden, cell) = self.encoder(packed)
+        states, _ = nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
+        values = states if self.values is None else self.values(states + vectors)
+        cells = tuple(zip(self._joined(hidden), self._joined(cell), strict=True))
+        state = State(cells, torch.zeros_like(cells[0][0]))
+        return Memory(self.keys(states), values, mask_of(lengths, source.shape[1])), state
+
+    def _joined(self, last: Tensor) -> Tensor:
+        """Both directions of each layer side by side: (layers * directions, batch, n) -> (layers, batch, hidden)."""
+        directions = last.view(len(self.cells), -1, *last.shape[1:])
+        return torch.cat(directions.unbind(1), -1)
+
+    def step(self, words: Tensor, state: State, memory: Memory) -> tuple[Tensor, State, Attention]:
+        """log p of every next word after `words` (batch,), the new state, and where it looked."""
+        state, attention = self._step(self.dropout(self.target_words(words)), state, memory)
+        return self.output(state.feed), state, attention
+
+    def _step(self, vector: Tensor, state: State, memory: Memory) -> tuple[State, Attention]:
+        below = torch.cat([vector, state.feed], -1)
+        cells = []
+        for i, (cell, old) in enumerate(zip(self.cells, state.cells, strict=True)):
+            cells.append(cell(self.dropout(below) if i else below, old))
+            below = cells[-1][0]
+        x = torch.bmm(memory.keys, below.unsqueeze(2)).squeeze(2)
+        y = self.mapping(x, memory.mask)
+        context = weighted_sum(y, memory.values)
+        feed = self.dropout(torch.tanh(self.combine(torch.cat([context, below], -1))))
+        return State(tuple(cells), feed), Attention(x, y)

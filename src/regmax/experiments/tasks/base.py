@@ -1,0 +1,74 @@
+"""What the training loop needs of a task."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regmax.experiments.config import Config
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a model reaches on the test set."""
+
+    scores: dict[str, float]
+    attention: dict[str, float]
+    signature: str = ""  # how the scores were computed
+    examples: list[dict[str, Any]] = field(default_factory=list)  # for the plots: words, scores and weights
+    outputs: list[str] = field(default_factory=list)
+
+
+class Task(ABC):
+    """Data and a model. Batches are lists of indices into the training set until they become tensors."""
+
+    config: Config
+    model: nn.Module  # called on a batch, it gives the sum of the losses
+
+    @classmethod
+    @abstractmethod
+    def restore(cls, config: Any, folder: Path, device: torch.device) -> "Task":
+        """The task with a run's vocabulary, without training data."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write the vocabulary."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A short text that changes with the training data."""
+
+    @abstractmethod
+    def epoch(self, epoch: int) -> list[list[int]]:
+        """The batches of an epoch: a function of the seed and the epoch alone, equally many in each."""
+
+    @abstractmethod
+    def batch(self, rows: Sequence[int]) -> Any:
+        """Some training examples as tensors."""
+
+    @abstractmethod
+    def weight(self, rows: Sequence[int]) -> float:
+        """What the sum of the losses of these examples is divided by."""
+
+    @abstractmethod
+    def words(self, rows: Sequence[int]) -> int:
+        """How many words these examples have, for the speed."""
+
+    @abstractmethod
+    def develop(self) -> dict[str, float]:
+        """Scores on the development set; `accuracy` decides which model is the best."""
+
+    @abstractmethod
+    def test(self) -> Result:
+        """Scores on the test set."""
+
+    def loss(self, model: nn.Module, rows: Sequence[int], whole: Sequence[int]) -> Tensor:
+        """The part of the loss of the batch `whole` that its rows `rows` contribute."""
+        if rows:
+            return model(self.batch(rows)) / self.weight(whole)
+        # A process without rows must still take part in the exchange of gradients.
+        return model(self.batch(whole[:1])) * 0.0

@@ -1,0 +1,99 @@
+"""Checkpoints: one safetensors file each, written so that at every moment the old or the new one is whole.
+
+Tensors lie under `model.`, `optimizer.` and `random.`; everything else is JSON in the file's metadata, with
+a checksum, because safetensors itself does not notice a flipped bit.
+"""
+
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from regmax.experiments.errors import ExperimentError
+
+_FORMAT = "regmax-experiment-1"
+
+
+def write(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+    """Write a checkpoint atomically: to another file, to the disk, and then to its name."""
+    # Tied parameters share memory, which safetensors refuses: each gets its own.
+    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    text = json.dumps(state)
+    metadata = {"format": _FORMAT, "state": text, "checksum": _checksum(tensors, text)}
+    write_atomically(path, save(tensors, metadata))
+
+
+def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the state of a checkpoint."""
+    if not path.exists():
+        raise ExperimentError(f"{path} does not exist: there is nothing to load.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a dict
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ExperimentError(f"{path} is damaged: {error}.") from error
+    if metadata.get("format") != _FORMAT:
+        raise ExperimentError(f"{path} is not a checkpoint of `regmax train`.")
+    if metadata.get("checksum") != _checksum(tensors, metadata["state"]):
+        raise ExperimentError(f"{path} is damaged: its checksum does not match.")
+    return tensors, json.loads(metadata["state"])
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file so that a crash leaves the old content or the new, never a part."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the new name, too, must reach the disk
+    finally:
+        os.close(folder)
+
+
+def model_tensors(model: torch.nn.Module) -> dict[str, Tensor]:
+    """A model's state under `model.`."""
+    return {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+
+
+def load_model(model: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
+    """Put what `model_tensors` took back into a model of the same shape."""
+    own = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+    expected = model.state_dict()
+    if {name: t.shape for name, t in own.items()} != {name: t.shape for name, t in expected.items()}:
+        raise ExperimentError(f"{path} belongs to another model: the names or sizes of its tensors differ.")
+    model.load_state_dict(own)
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """An optimizer's state under `optimizer.PARAMETER.NAME`; the rate is a function of the step and not part of it."""
+    state = optimizer.state_dict()["state"]
+    return {f"optimizer.{i}.{name}": tensor for i, values in state.items() for name, tensor in values.items()}
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Put what `optimizer_tensors` took back."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        if key.startswith("optimizer."):
+            _, i, name = key.split(".", 2)
+            state.setdefault(int(i), {})[name] = tensor
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def _checksum(tensors: dict[str, Tensor], text: str) -> str:
+    value = zlib.crc32(text.encode())
+    for name in sorted(tensors):
+        value = zlib.crc32(name.encode(), value)
+        value = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().tobytes(), value)
+    return f"{value:08x}"

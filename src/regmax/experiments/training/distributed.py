@@ -1,0 +1,85 @@
+"""Several processes that train one model: `torchrun --nproc-per-node N -m regmax train ...`.
+
+Every process knows the whole batch and takes a part of its rows. Losses are sums, divided by what the whole batch
+weighs, and gradients are summed over the processes: the step is the one that a single process would make.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+T = TypeVar("T")
+# The others wait while the first process evaluates.
+_PATIENCE = timedelta(hours=6)
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among all."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @property
+    def first(self) -> bool:
+        """Whether this process is the one that writes and prints."""
+        return self.rank == 0
+
+    def share(self, rows: Sequence[int]) -> list[int]:
+        """This process's rows of a batch; none if the batch has fewer rows than there are processes."""
+        return list(rows[self.rank :: self.size])
+
+    def wrap(self, model: torch.nn.Module) -> torch.nn.Module:
+        """The model whose gradients are exchanged."""
+        if self.size == 1:
+            return model
+        # Rare words: a level of the output may take no part in one process's rows.
+        return DistributedDataParallel(model, find_unused_parameters=True)
+
+    def total(self, value: Tensor) -> float:
+        """The sum of a number over all processes."""
+        value = value.detach().clone()
+        if self.size > 1:
+            dist.all_reduce(value)
+        return float(value)
+
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        """The equally shaped tensors of all processes, by rank."""
+        if self.size == 1:
+            return [tensor]
+        tensors = [torch.empty_like(tensor, device=self.device) for _ in range(self.size)]
+        dist.all_gather(tensors, tensor.to(self.device))
+        return [t.cpu() for t in tensors]
+
+    def from_first(self, value: T | None) -> T:
+        """The first process's value, for all."""
+        box = [value]
+        if self.size > 1:
+            dist.broadcast_object_list(box, 0)
+        return box[0]  # type: ignore[return-value]
+
+
+@contextmanager
+def join(device: str = "auto") -> Iterator[World]:
+    """Join the processes that torchrun started, or be alone."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    cuda = device == "cuda" or (device == "auto" and torch.cuda.is_available())
+    here = torch.device("cuda", local) if cuda else torch.device("cpu" if device == "auto" else device)
+    if size == 1:
+        yield World(0, 1, here)
+        return
+    dist.init_process_group("nccl" if cuda else "gloo", timeout=_PATIENCE)
+    try:
+        yield World(dist.get_rank(), size, here)
+    finally:
+        dist.destroy_process_group()

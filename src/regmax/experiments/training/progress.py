@@ -1,0 +1,72 @@
+"""What a run tells while it trains: a progress bar on a terminal, a line for each epoch elsewhere, TensorBoard."""
+
+import time
+from pathlib import Path
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+_EVERY = 10  # steps between two updates
+
+
+class Reporter:
+    """The progress of a run; `quiet` says nothing, for all processes but the first."""
+
+    def __init__(self, title: str, total: int, *, folder: Path | None, start: int, quiet: bool) -> None:
+        console = Console(quiet=quiet, highlight=False, soft_wrap=True)
+        text = TextColumn(
+            "{task.description} loss {task.fields[loss]:.3f} · {task.fields[speed]:,.0f} words/s"
+        )
+        self._bar = Progress(
+            text, BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeRemainingColumn(),
+            console=console, disable=quiet or not console.is_terminal,
+        )  # fmt: skip
+        self._task = self._bar.add_task(title, total=total, completed=start, loss=float("nan"), speed=0.0)
+        self._title = title
+        self._board = None
+        if folder is not None and not quiet:
+            from torch.utils.tensorboard import SummaryWriter
+
+            # What a killed run has logged beyond its last checkpoint is logged again.
+            self._board = SummaryWriter(str(folder), purge_step=start)
+        self._words, self._since = 0.0, time.perf_counter()
+
+    def __enter__(self) -> "Reporter":
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+        if self._board is not None:
+            self._board.close()
+
+    def due(self, step: int) -> bool:
+        """Whether `step` is one of those that are shown."""
+        return step % _EVERY == 0
+
+    def step(self, step: int, loss: float, words: float) -> None:
+        """Show a training step: the loss, and the words since the last that was shown."""
+        now = time.perf_counter()
+        speed = words / max(now - self._since, 1e-9)
+        self._since = now
+        self._bar.update(self._task, completed=step, loss=loss, speed=speed)
+        self._log("train", {"loss": loss, "words per second": speed}, step)
+
+    def epoch(self, step: int, epoch: int, scores: dict[str, float]) -> None:
+        """Show the scores after an epoch."""
+        shown = " · ".join(f"{name} {value:.4g}" for name, value in scores.items())
+        self._bar.console.print(f"{self._title} epoch {epoch}: {shown}")
+        self._log("dev", scores, step)
+        self._since = time.perf_counter()
+
+    def say(self, text: str) -> None:
+        """Print a line above the bar."""
+        self._bar.console.print(text)
+
+    def _log(self, group: str, values: dict[str, float], step: int) -> None:
+        if self._board is not None:
+            for name, value in values.items():
+                self._board.add_scalar(f"{group}/{name}", value, step)
