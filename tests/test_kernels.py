@@ -42,6 +42,7 @@ ROWS: dict[str, Callable[[np.random.Generator, int, int], Array]] = {
     "ramp": lambda rng, n, d: 0.1 * np.arange(d) * rng.integers(-2, 3, size=(n, 1)),
     "sawtooth": lambda rng, n, d: 0.2 * (np.arange(d) % rng.integers(2, 9, size=(n, 1))),
     "geometric": lambda rng, n, d: rng.choice((-1, 1), size=(n, 1)) * 2.0 ** -np.arange(d),
+    "stairs": lambda rng, n, d: np.tile(2.0 ** -np.floor(np.log2(np.arange(d) + 1)), (n, 1)),
     "segments": lambda rng, n, d: np.repeat(rng.normal(size=(n, d)), 5, axis=1)[:, :d],
 }
 

@@ -17,8 +17,8 @@ def argmax(kernel: str, x: Tensor, keep: Tensor | None = None, theta: float | Te
 
     Positions where `keep` is False, and scores of -inf, are deleted: they come back as zeros and the rest of the
     row does not know of them. A row with NaN or +inf is NaN where `keep` is True; a row without scores is zero.
-    Costs O(d log^2 d) a row for fusedmax and prox_tv1d (see `pooling`; memory 16 rows' worth), as much with a far
-    smaller constant for oscarmax and prox_oscar, O(d log d) for sparsemax and O(d) for the others.
+    Costs O(d log^2 d) a row for fusedmax and prox_tv1d (see `pooling`), as much with a far smaller constant for
+    oscarmax and prox_oscar, O(d log d) for sparsemax and O(d) for the others.
 
     Args:
         kernel: one of `regmax.kernels.KERNELS`.

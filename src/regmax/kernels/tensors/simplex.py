@@ -37,10 +37,9 @@ def project_simplex(x: Tensor) -> Tensor:
     return (x - tau).clamp(min=0)
 
 
-# Newton's method below starts right of the root of a function that is convex where it was ever tried: it then stays
-# on that side and its value and slope fall together, by a factor of 4 or more in their product at each step. Eight
-# steps were the most that any row of up to 30,000 scores needed, for p from 1.001 to 2.
-_NEWTON_STEPS = 14
+# A fixed number, since nothing is read back to stop on. Measured for p from 1.001 to 2 on rows of up to 30,000 scores:
+# random ones need at most 8 steps to 1e-14, staircases built to be slow (each step sheds one stair) at most 10.
+_NEWTON_STEPS = 16
 
 
 def squared_pnorm_argmax(x: Tensor, p: Tensor) -> Tensor:
