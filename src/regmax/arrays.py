@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 
 
+_NUMPY = (np.ndarray, np.generic)
+
+
 def framework(x: Any) -> str | None:
     """"numpy", "torch", or None for anything that is neither an array nor a tensor."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
         return "torch"
-    return "numpy" if isinstance(x, np.ndarray | np.generic) else None
+    return "numpy" if isinstance(x, _NUMPY) else None
 
 
 def namespace(x: Any) -> Any:

@@ -5,8 +5,6 @@ positions that are False are deleted, as are scores of -inf; `gamma`, `lam` and 
 scores' kind that broadcast against the scores with size 1 along `dim` (one per head: shape `(heads, 1, 1)`).
 """
 
-from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 from regmax.frontends import frontend
@@ -21,12 +19,6 @@ from regmax.regularizers import (
 from regmax.regularizers.base import Bounds
 
 _NEGATIVE_ENTROPY, _SQUARED_NORM = NegativeEntropy(), SquaredNorm()
-_cached = lru_cache(maxsize=256)(lambda omega, theta: omega(theta))
-
-
-def _of(omega: Callable[[Any], Regularizer], theta: Any) -> Any:
-    """A regularizer at a strength; one at a plain number is made once."""
-    return _cached(omega, theta) if type(theta) is float else omega(theta)
 
 
 def softmax(scores: Any, dim: int = -1, *, gamma: Any = 1.0, mask: Any = None) -> Any:
@@ -82,7 +74,7 @@ def fusedmax(scores: Any, dim: int = -1, *, lam: Any = 0.1, gamma: Any = 1.0, ma
         >>> print(regmax.fusedmax(np.array([1.0, 0.9, 0.6]), lam=0.1).round(3))
         [0.4 0.4 0.2]
     """
-    return frontend("fusedmax(scores)", scores).argmax(_of(FusedLasso, lam), scores, dim, gamma, mask)
+    return frontend("fusedmax(scores)", scores).argmax(FusedLasso(lam), scores, dim, gamma, mask)
 
 
 def oscarmax(scores: Any, dim: int = -1, *, lam: Any = 0.01, gamma: Any = 1.0, mask: Any = None) -> Any:
@@ -99,7 +91,7 @@ def oscarmax(scores: Any, dim: int = -1, *, lam: Any = 0.01, gamma: Any = 1.0, m
         >>> print(regmax.oscarmax(np.array([1.0, -0.3, 0.9, 0.4]), lam=0.1).round(3))
         [0.467 0.    0.467 0.067]
     """
-    return frontend("oscarmax(scores)", scores).argmax(_of(Oscar, lam), scores, dim, gamma, mask)
+    return frontend("oscarmax(scores)", scores).argmax(Oscar(lam), scores, dim, gamma, mask)
 
 
 def sqpnormmax(scores: Any, dim: int = -1, *, p: Any = 1.5, gamma: Any = 1.0, mask: Any = None) -> Any:
@@ -122,7 +114,7 @@ def sqpnormmax(scores: Any, dim: int = -1, *, p: Any = 1.5, gamma: Any = 1.0, ma
         >>> print(regmax.sqpnormmax(np.array([1.0, 0.9, -0.6]), p=1.5).round(3))
         [0.579 0.421 0.   ]
     """
-    return frontend("sqpnormmax(scores)", scores).argmax(_of(SquaredPNorm, p), scores, dim, gamma, mask)
+    return frontend("sqpnormmax(scores)", scores).argmax(SquaredPNorm(p), scores, dim, gamma, mask)
 
 
 def regularized_max(omega: Any, scores: Any, dim: int = -1, *, gamma: Any = 1.0, mask: Any = None) -> Any:

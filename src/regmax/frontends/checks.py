@@ -41,7 +41,7 @@ def broadcasts(shape: Any, target: Any) -> bool:
     return all(a in (1, b) for a, b in zip(reversed(shape), reversed(target), strict=False))
 
 
-def parameter_shape(call: str, name: str, shape: Any, x_shape: Any, dim: int) -> tuple[int, ...]:
+def parameter_shape(call: str, shape: Any, x_shape: Any, dim: int) -> tuple[int, ...]:
     """The shape, with all of the scores' dimensions, in which an array parameter meets the scores.
 
     It broadcasts against the scores with size 1 along `dim` (one per head: `(heads, 1, 1)`), or else against the rows,
@@ -55,5 +55,21 @@ def parameter_shape(call: str, name: str, shape: Any, x_shape: Any, dim: int) ->
         padded = (1,) * (len(rows) - len(shape)) + tuple(shape)
         return (*padded[:dim], 1, *padded[dim:])
     raise ValueError(
-        f"`{call}`: `{name}` must broadcast against the scores with size 1 along `dim`, to {ones}. Got {tuple(shape)}."
+        f"`{call}` must broadcast against the scores with size 1 along `dim`, to {ones}. Got {tuple(shape)}."
     )
+
+
+def check_owl_weights(weights: Any, x: Any, d: int) -> None:
+    """OWL weights are of the scores' kind, one per position."""
+    if framework(weights) != framework(x):
+        raise TypeError(
+            f"`prox_owl(x, weights)` needs weights of x's kind, {type(x).__name__}. Got {type(weights).__name__}."
+        )
+    if tuple(weights.shape) != (d,):
+        raise ValueError(f"`prox_owl(x, weights)` needs one weight per position, shape ({d},). Got {tuple(weights.shape)}.")
+
+
+def check_owl_order(ordered: bool) -> None:
+    """OWL weights fall and stay above 0: otherwise the penalty is not a norm."""
+    if not ordered:
+        raise ValueError("`prox_owl(x, weights)` needs finite, non-negative, non-increasing weights. Got others: sort them.")

@@ -6,7 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regmax.arrays import framework, is_array
-from regmax.frontends.checks import check_dim, check_mask, check_scores, parameter_shape
+from regmax.frontends.checks import (
+    check_dim,
+    check_mask,
+    check_owl_order,
+    check_owl_weights,
+    check_scores,
+    parameter_shape,
+)
 from regmax.kernels import native, reference
 from regmax.regularizers import KernelRegularizer, Oscar, OscarComposition, Regularizer
 from regmax.regularizers.base import Bounds
@@ -32,7 +39,9 @@ class Rows(NamedTuple):
         return values.reshape(self.shape[:-1]).astype(self.dtype, copy=False)[()]
 
 
-def prepare(call: str, x: NDArray[Any], dim: int, gamma: Any, mask: Any, theta: Any, bounds: Bounds | None) -> Rows:
+def prepare(
+    call: str, x: NDArray[Any], dim: int, gamma: Any, mask: Any, theta: Any = None, bounds: Bounds | None = None
+) -> Rows:
     """Check the arguments and lay the scores out as rows."""
     check_scores(call, x)
     if x.dtype.itemsize > 8:
@@ -42,7 +51,7 @@ def prepare(call: str, x: NDArray[Any], dim: int, gamma: Any, mask: Any, theta: 
     moved = np.moveaxis(x, dim, -1)
     n, d = int(np.prod(moved.shape[:-1], dtype=np.int64)), moved.shape[-1]
     rows = np.ascontiguousarray(moved, dtype=work).reshape(n, d)
-    gamma = _parameter(call, "gamma", gamma, Bounds(f"{call}: gamma", above=0.0), x.shape, dim)
+    gamma = _parameter(call, gamma, Bounds(f"{call}: gamma", above=0.0), x.shape, dim)
     if is_array(gamma):
         rows = rows / gamma[:, None].astype(work)
     elif gamma != 1:
@@ -50,11 +59,11 @@ def prepare(call: str, x: NDArray[Any], dim: int, gamma: Any, mask: Any, theta: 
     if mask is not None:
         check_mask(call, mask, x)
         mask = np.ascontiguousarray(np.moveaxis(np.broadcast_to(mask, x.shape), dim, -1)).reshape(n, d)
-    theta = None if bounds is None else _parameter(call, "lam", theta, bounds, x.shape, dim)
+    theta = None if bounds is None else _parameter(call, theta, bounds, x.shape, dim)
     return Rows(rows, mask, theta, gamma, moved.shape, dim, x.dtype)
 
 
-def _parameter(call: str, name: str, value: Any, bounds: Bounds, shape: tuple[int, ...], dim: int) -> Any:
+def _parameter(call: str, value: Any, bounds: Bounds, shape: tuple[int, ...], dim: int) -> Any:
     """A strength in bounds, as a number or as one per row."""
     bounds.check(value)
     if not is_array(value):
@@ -63,7 +72,7 @@ def _parameter(call: str, name: str, value: Any, bounds: Bounds, shape: tuple[in
         raise TypeError(f"`{call}`: parameters of NumPy scores are numbers or NumPy arrays. Got {type(value).__name__}.")
     for extreme in (value.min(), value.max()) if value.size else ():
         bounds.check(float(extreme))
-    full = value.reshape(parameter_shape(call, name, value.shape, shape, dim))
+    full = value.reshape(parameter_shape(bounds.call, value.shape, shape, dim))
     ones = tuple(1 if i == dim else size for i, size in enumerate(shape))
     return np.moveaxis(np.broadcast_to(full, ones), dim, -1).reshape(-1).astype(np.float64)
 
@@ -109,7 +118,7 @@ def duality_gap(omega: Regularizer, x: NDArray[Any], y: NDArray[Any], dim: int, 
         return _by_torch("duality_gap", omega, x, y, dim, gamma, mask)
     exact = Oscar(omega.theta) if isinstance(omega, OscarComposition) else omega
     rows = prepare("duality_gap(...)", x, dim, gamma, mask, exact.theta, exact.bounds)
-    y = prepare("duality_gap(...): y", y, dim, 1.0, None, None, None).x.astype(rows.x.dtype, copy=False)
+    y = prepare("duality_gap(...): y", y, dim, 1.0, None).x.astype(rows.x.dtype, copy=False)
     best, _ = _objective(exact, rows, _argmax_rows(exact, rows))
     value, _ = _objective(exact, rows, y)
     return rows.restore_values(rows.gamma * (best - value))
@@ -134,19 +143,11 @@ def prox(kernel: str, x: NDArray[Any], dim: int, lam: Any, bounds: Bounds) -> ND
 
 def prox_owl(x: NDArray[Any], weights: NDArray[Any], dim: int) -> NDArray[Any]:
     """The proximal operator of the ordered weighted L1 norm along `dim`."""
-    rows = prepare("prox_owl(...)", x, dim, 1.0, None, None, None)
-    ordered = check_owl_weights(weights, rows.x.shape[-1])
-    return rows.restore((native if native.available() else reference).prox_owl(rows.x, ordered))
-
-
-def check_owl_weights(weights: NDArray[Any], d: int) -> NDArray[np.float64]:
-    """The weights as float64, one per position, non-negative and non-increasing."""
+    rows = prepare("prox_owl(...)", x, dim, 1.0, None)
+    check_owl_weights(weights, x, rows.x.shape[-1])
     weights = np.ascontiguousarray(weights, dtype=np.float64)
-    if weights.shape != (d,):
-        raise ValueError(f"`prox_owl(x, weights)` needs one weight per position, shape ({d},). Got {weights.shape}.")
-    if not (np.all(np.isfinite(weights)) and np.all(weights >= 0) and np.all(weights[1:] <= weights[:-1])):
-        raise ValueError("`prox_owl(x, weights)` needs finite, non-negative, non-increasing weights. Got others: sort them.")
-    return weights
+    check_owl_order(bool(np.isfinite(weights).all() and (np.diff(weights, append=0.0) <= 0).all()))
+    return rows.restore((native if native.available() else reference).prox_owl(rows.x, weights))
 
 
 def _by_torch(name: str, omega: Regularizer, x: NDArray[Any], *arguments: Any) -> Any:

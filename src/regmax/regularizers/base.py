@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from regmax.arrays import is_array, is_floating
@@ -20,11 +20,12 @@ class Regularizer(ABC):
 class KernelRegularizer(Regularizer):
     """A regularizer whose mapping a kernel computes.
 
-    It has at most one field, the strength `theta` (`lam` or `p`): a number, or an array that broadcasts against the
-    scores with size 1 along `dim`.
+    It has at most one field, its `strength` (`lam` or `p`): a number, or an array that broadcasts against the scores
+    with size 1 along `dim`. The kernels call it theta.
     """
 
     kernel: ClassVar[str]
+    strength: ClassVar[str | None] = None
     bounds: ClassVar["Bounds | None"] = None
 
     def __post_init__(self) -> None:
@@ -37,14 +38,12 @@ class KernelRegularizer(Regularizer):
 
     @property
     def theta(self) -> Any:
-        """The strength, or None for a regularizer that has none."""
-        names = [field.name for field in fields(self)]
-        return getattr(self, names[0]) if names else None
+        """The strength's value, or None for a regularizer that has none."""
+        return None if self.strength is None else getattr(self, self.strength)
 
     def with_theta(self, theta: Any) -> "KernelRegularizer":
         """The same regularizer at another strength."""
-        names = [field.name for field in fields(self)]
-        return replace(self, **{names[0]: theta}) if names else self
+        return self if self.strength is None else replace(self, **{self.strength: theta})
 
 
 @dataclass(frozen=True)
@@ -61,6 +60,8 @@ class Bounds:
 
         The entries of an array are not read: front ends check its least and its largest where reading costs nothing.
         """
+        if type(theta) is float and self._contains(theta):
+            return
         if is_array(theta):
             if not is_floating(theta):
                 raise TypeError(f"`{self.call}` must be a number or a floating-point array. Got {theta.dtype}.")

@@ -22,6 +22,7 @@ class FusedLasso(KernelRegularizer):
 
     lam: Any = 0.1
     bounds: ClassVar[Bounds] = Bounds("fusedmax(..., lam=...)", above=0.0, closed=True)
+    strength: ClassVar[str] = "lam"
     kernel: ClassVar[str] = "fusedmax"
 
     def value(self, y: Any, mask: Any = None) -> Any:

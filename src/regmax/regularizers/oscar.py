@@ -25,6 +25,7 @@ class Oscar(KernelRegularizer):
 
     lam: Any = 0.01
     bounds: ClassVar[Bounds] = Bounds("oscarmax(..., lam=...)", above=0.0, closed=True)
+    strength: ClassVar[str] = "lam"
     kernel: ClassVar[str] = "oscarmax"
 
     def value(self, y: Any, mask: Any = None) -> Any:

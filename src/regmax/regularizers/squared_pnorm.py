@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from regmax.arrays import zero_deleted
+from regmax.arrays import namespace, zero_deleted
 from regmax.regularizers.base import Bounds, KernelRegularizer
 
 
@@ -22,8 +22,12 @@ class SquaredPNorm(KernelRegularizer):
 
     p: Any = 1.5
     bounds: ClassVar[Bounds] = Bounds("sqpnormmax(..., p=...)", above=1.0, up_to=2.0)
+    strength: ClassVar[str] = "p"
     kernel: ClassVar[str] = "sqpnormmax"
 
     def value(self, y: Any, mask: Any = None) -> Any:
-        y = zero_deleted(y, mask)
-        return (0.5 * (abs(y) ** self.p).sum(-1, keepdims=True) ** (2 / self.p))[..., 0]
+        xp, y = namespace(y), zero_deleted(y, mask)
+        # A zero is kept away from the power: its second derivatives there are infinite or undefined.
+        zero = y == 0
+        powers = xp.where(zero, 0.0, xp.where(zero, 1.0, abs(y)) ** self.p)
+        return (0.5 * powers.sum(-1, keepdims=True) ** (2 / self.p))[..., 0]

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regmax.frontends.checks import check_owl_order, check_owl_weights
 from regmax.frontends.torch import autograd, ops, owl, smooth
 from regmax.frontends.torch.modes import is_plain
 from regmax.frontends.torch.rows import Rows, prepare
@@ -20,7 +21,7 @@ _FLOATS = (torch.float32, torch.float64)
 def argmax(omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
     """Pi_Omega(x) along `dim`."""
     if not isinstance(omega, KernelRegularizer):
-        rows = prepare("regularized_argmax(...)", x, dim, gamma, mask, None, None)
+        rows = prepare("regularized_argmax(...)", x, dim, gamma, mask)
         return rows.restore(smooth.argmax_rows(omega, rows))
     if mask is None and type(gamma) is float and gamma == 1.0 and _is_direct(omega, x, dim):
         return _plain(x, None, omega.theta, omega.kernel)
@@ -97,7 +98,7 @@ def maximum(omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any) -> T
 def duality_gap(omega: Regularizer, x: Tensor, y: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
     """max_Omega(x) + gamma Omega(y) - <x, y>, computed as the difference of two objectives around the row's maximum."""
     rows, argmax_rows = _lay_out("duality_gap(...)", omega, x, dim, gamma, mask)
-    weights = prepare("duality_gap(...): y", y, dim, 1.0, None, None, None).x.to(rows.x.dtype)
+    weights = prepare("duality_gap(...): y", y, dim, 1.0, None).x.to(rows.x.dtype)
     best, _ = objective(omega, rows, argmax_rows(rows))
     value, _ = objective(omega, rows, weights)
     return _restore_values(rows, best - value)
@@ -108,7 +109,7 @@ def _lay_out(
 ) -> tuple[Rows, Callable[[Rows], Tensor]]:
     """The rows, and the exact argmax on them: max_Omega depends on Omega alone, not on how a mapping approximates it."""
     if not isinstance(omega, KernelRegularizer):
-        return prepare(call, x, dim, gamma, mask, None, None), partial(smooth.argmax_rows, omega)
+        return prepare(call, x, dim, gamma, mask), partial(smooth.argmax_rows, omega)
     exact = Oscar(omega.theta) if isinstance(omega, OscarComposition) else omega
     return prepare(call, x, dim, gamma, mask, exact.theta, exact.bounds), partial(_argmax_rows, exact)
 
@@ -143,6 +144,9 @@ def prox(kernel: str, x: Tensor, dim: int, lam: Any, bounds: Bounds) -> Tensor:
 
 def prox_owl(x: Tensor, weights: Tensor, dim: int) -> Tensor:
     """The proximal operator of the ordered weighted L1 norm along `dim`."""
-    rows = prepare("prox_owl(...)", x, dim, 1.0, None, None, None)
-    check_owl_weights(weights, rows.x.shape[-1])
+    rows = prepare("prox_owl(...)", x, dim, 1.0, None)
+    check_owl_weights(weights, x, rows.x.shape[-1])
+    if is_plain(weights) and weights.is_cpu:
+        fixed = weights.detach()
+        check_owl_order(bool(fixed.isfinite().all() and (fixed >= 0).all() and (fixed.diff() <= 0).all()))
     return rows.restore(owl.prox_owl(rows.x, weights.to(rows.x)))

@@ -51,7 +51,7 @@ def product(
     if differentiable:
         constant = theta.detach() if isinstance(theta, Tensor) else theta
         return JacobianProduct.apply(v, y.detach(), support, joined, keep, constant, kernel)
-    return ops.call_jacobian_product(v.contiguous(), y, support, joined, keep, *_split(theta), kernel)
+    return ops.call_jacobian_product(v, y, support, joined, keep, *_split(theta), kernel)
 
 
 class PlainArgmax(Function):
@@ -124,9 +124,7 @@ class JacobianProduct(Function):
         v: Tensor, y: Tensor, support: Tensor, joined: Tensor, keep: Tensor | None, theta: Theta, kernel: str
     ) -> Tensor:
         if is_plain(v):
-            return ops.call_jacobian_product(
-                v.contiguous(), y.contiguous(), support, joined, keep, *_split(theta), kernel
-            )
+            return ops.call_jacobian_product(v, y, support, joined, keep, *_split(theta), kernel)
         return ops.jacobian_product(v, y, support, joined, keep, *_split(theta), kernel)
 
     @staticmethod

@@ -90,7 +90,8 @@ def call_jacobian_product(
     theta: float,
     kernel: str,
 ) -> Tensor:
-    """J v for the rows of contiguous CPU tensors."""
+    """J v for the rows of CPU tensors."""
+    v, y, support, joined = v.contiguous(), y.contiguous(), support.contiguous(), joined.contiguous()
     out = torch.empty_like(y)
     keep, mask_rows, mask_repeat = mask_layout(mask, y)
     strengths = _thetas(thetas, y)
@@ -144,9 +145,7 @@ def jacobian_product(
     kernel: str,
 ) -> Tensor:
     """J v, J being the Jacobian of a kernel at its result `y`."""
-    return call_jacobian_product(
-        v.contiguous(), y.contiguous(), support.contiguous(), joined.contiguous(), mask, thetas, theta, kernel
-    )
+    return call_jacobian_product(v, y, support, joined, mask, thetas, theta, kernel)
 
 
 @jacobian_product.register_fake

@@ -60,7 +60,7 @@ class ProxOwl(Function):
 
 def _by_size(z: Tensor) -> Tensor:
     """Positions from the largest |z| to the smallest."""
-    return z.abs().argsort(-1, descending=True, stable=True)
+    return torch.argsort(z.abs(), dim=-1, descending=True, stable=True)
 
 
 @torch.compiler.allow_in_graph

@@ -28,12 +28,14 @@ class Rows(NamedTuple):
         return y.movedim(-1, self.dim).to(self.dtype)
 
 
-def prepare(call: str, x: Tensor, dim: int, gamma: Any, mask: Any, theta: Any, bounds: Bounds | None) -> Rows:
+def prepare(
+    call: str, x: Tensor, dim: int, gamma: Any, mask: Any, theta: Any = None, bounds: Bounds | None = None
+) -> Rows:
     """Check the arguments and lay the scores out as rows."""
     check_scores(call, x)
     dim, dtype, shape = check_dim(call, dim, x.ndim), x.dtype, x.shape
-    gamma = _parameter(call, "gamma", gamma, Bounds(f"{call}: gamma", above=0.0), x, dim)
-    theta = None if bounds is None else _parameter(call, "theta", theta, bounds, x, dim)
+    gamma = _parameter(call, gamma, Bounds(f"{call}: gamma", above=0.0), x, dim)
+    theta = None if bounds is None else _parameter(call, theta, bounds, x, dim)
     if mask is not None:
         check_mask(call, mask, x)
         mask = mask.reshape((1,) * (len(shape) - mask.ndim) + mask.shape).movedim(dim, -1)
@@ -47,7 +49,7 @@ def prepare(call: str, x: Tensor, dim: int, gamma: Any, mask: Any, theta: Any, b
     return Rows(x, mask, theta, gamma, dim, dtype)
 
 
-def _parameter(call: str, name: str, value: Any, bounds: Bounds, x: Tensor, dim: int) -> Any:
+def _parameter(call: str, value: Any, bounds: Bounds, x: Tensor, dim: int) -> Any:
     """A strength in bounds, as a number or as a tensor that broadcasts to x[..., :1], `dim` last."""
     bounds.check(value)
     if not is_array(value):
@@ -59,5 +61,5 @@ def _parameter(call: str, name: str, value: Any, bounds: Bounds, x: Tensor, dim:
         for extreme in torch.aminmax(value.detach()):
             bounds.check(float(extreme))
     work = torch.float32 if x.dtype in HALF else x.dtype
-    full = value.reshape(parameter_shape(call, name, value.shape, x.shape, dim))
+    full = value.reshape(parameter_shape(bounds.call, value.shape, x.shape, dim))
     return full.movedim(dim, -1).to(device=x.device, dtype=work)

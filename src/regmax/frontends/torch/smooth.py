@@ -24,7 +24,17 @@ def argmax_rows(omega: Regularizer, rows: Rows) -> Tensor:
         raise TypeError(f"A regularizer needs a kernel or must be a `SmoothRegularizer`. Got {type(omega).__name__}.")
     keep = rows.x.detach() != -torch.inf
     keep = keep if rows.keep is None else keep & rows.keep
-    return SmoothArgmax.apply(rows.x, keep, omega)  # type: ignore[no-any-return]
+    y: Tensor = SmoothArgmax.apply(rows.x, keep, omega)
+    return y + _by_own_parameters(omega, y.detach()) if torch.is_grad_enabled() else y
+
+
+def _by_own_parameters(omega: SmoothRegularizer, y: Tensor) -> Tensor | float:
+    """Zero, with the derivative of Pi_Omega in tensors that `value` itself learns: dy = -J d(grad Omega(y)); first order."""
+    leaf = y.double().requires_grad_()
+    if not y.numel() or not omega.value(leaf.detach()).requires_grad:
+        return 0.0
+    slope = torch.autograd.grad(omega.value(leaf).sum(), leaf, create_graph=True)[0]
+    return -_product(omega, y, (slope - slope.detach()).to(y.dtype))
 
 
 class SmoothArgmax(Function):
@@ -73,7 +83,9 @@ def _solve_usual(omega: SmoothRegularizer, x: Tensor, keep: Tensor) -> Tensor:
     def project(w: Tensor, kept: Tensor) -> Tensor:
         return autograd.map_rows(w, kept, None, "sparsemax")[0]
 
-    y, gap = fista.solve(_checked_value(omega), omega.gradient, x, keep, project, omega.tol, omega.max_iter)
+    newton = partial(implicit.jacobian_product, omega.hessian)
+    problem = fista.Problem(_checked_value(omega), omega.gradient, newton, project)
+    y, gap = fista.solve(problem, x, keep, omega.tol, omega.max_iter)
     missed = int((~(gap <= omega.tol)).sum())
     if missed:
         warnings.warn(
@@ -103,8 +115,4 @@ def _checked_value(omega: SmoothRegularizer) -> fista.Rowwise:
 def _product(omega: SmoothRegularizer, y: Tensor, v: Tensor) -> Tensor:
     d = y.shape[-1]
     weights, directions = y.reshape(-1, d).double(), v.reshape(-1, d).double()
-    return implicit.jacobian_product(partial(_hessian, omega), weights, directions).reshape(y.shape).to(v.dtype)
-
-
-def _hessian(omega: SmoothRegularizer, y: Tensor) -> Tensor:
-    return omega.hessian(y)  # type: ignore[no-any-return]
+    return implicit.jacobian_product(omega.hessian, weights, directions).reshape(y.shape).to(v.dtype)
