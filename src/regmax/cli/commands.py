@@ -11,6 +11,8 @@ from regmax.versions import __version__
 # Each command is the module of its name in this folder, with a function `run(arguments) -> exit code`.
 COMMANDS = {
     "demo": "map a sentence's scores with every mapping: a table and a picture",
+    "plot": "draw the paper's figures, or heat maps of sentences with their scores",
+    "explore": "write one HTML file in which attention weights can be explored",
 }
 
 

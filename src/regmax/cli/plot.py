@@ -1,0 +1,86 @@
+"""`regmax plot`: the paper's figures, and heat maps of sentences with their scores."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regmax import plots
+from regmax.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MAPPINGS = ("softmax", "sparsemax", "fusedmax", "oscarmax", "sqpnormmax")
+_EPILOG = """\
+examples:
+  regmax plot figures                                the paper's Figure 2 and its 3-d plots
+  regmax plot scores.json --example 3                the third sentence under every mapping
+  regmax plot scores.json --mapping softmax --mapping fusedmax,lam=0.2
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Write the figures and print their paths."""
+    options = _parser().parse_args(arguments)
+    options.out.mkdir(parents=True, exist_ok=True)
+    try:
+        for name, figure in _figures(options):
+            path = options.out / f"{name}.{options.format}"
+            figure.savefig(path, dpi=200)
+            print(path)
+    except (ValueError, ImportError) as error:
+        raise CommandError(str(error)) from None
+    return 0
+
+
+def _figures(options: argparse.Namespace) -> "Iterator[tuple[str, Figure]]":
+    if options.source == "figures":
+        yield "mapping-curves", plots.mapping_curves()
+        yield "mapping-surfaces", plots.mapping_surfaces()
+        return
+    settings = [plots.Setting.parse(text) for text in options.mapping or _MAPPINGS]
+    examples = plots.read_examples(options.source).examples
+    chosen = options.example or range(1, len(examples) + 1)
+    for number in chosen:
+        if not 1 <= number <= len(examples):
+            raise CommandError(f"--example must be from 1 to {len(examples)}. Got {number}.")
+        yield f"attention-{number}", _panels(examples[number - 1], settings)
+
+
+def _panels(example: plots.Example, settings: Sequence[plots.Setting]) -> "Figure":
+    """Every mapping of the scores; of several models, each with the mapping it was trained with."""
+    trained = [view for view in example.views if view.mapping is not None]
+    pairs = [(view, view.mapping) for view in trained if view.mapping] or [
+        (view, setting) for view in example.views for setting in settings
+    ]
+    shown = [
+        plots.Panel(
+            setting(view.scores), view.target, _title(view, setting, len(example.views)), setting.clustered
+        )
+        for view, setting in pairs
+    ]
+    return plots.attention_panels(shown, example.source)
+
+
+def _title(view: plots.View, setting: plots.Setting, views: int) -> str:
+    return setting.label if views == 1 else f"{view.name}: {setting.label}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="regmax plot",
+        description="Draw attention weights, or the paper's figures.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    what = "`figures`, or a JSON file of sentences and scores (docs/explorer-format.md)"
+    parser.add_argument("source", metavar="WHAT", help=what)
+    number = "which sentence, counted from 1; may be repeated (all)"
+    parser.add_argument("--example", type=int, action="append", metavar="N", help=number)
+    mapping = "e.g. fusedmax,lam=0.2; may be repeated (all five)"
+    parser.add_argument("--mapping", action="append", metavar="MAPPING", help=mapping)
+    parser.add_argument("--format", choices=("pdf", "svg", "png"), default="pdf", help="(%(default)s)")
+    where = "the folder to write to (%(default)s)"
+    parser.add_argument("--out", type=Path, default=Path("regmax-figures"), metavar="FOLDER", help=where)
+    return parser

@@ -1,0 +1,41 @@
+"""Looking at attention: the paper's figures, and an interactive page.
+
+Figures need matplotlib (`pip install 'regmax[plots]'`), the page needs nothing.
+"""
+
+from regmax.plots.curves import mapping_curves
+from regmax.plots.examples import (
+    Example,
+    Examples,
+    FormatError,
+    View,
+    demo_examples,
+    parse_examples,
+    read_examples,
+)
+from regmax.plots.explorer import explorer_page, write_explorer
+from regmax.plots.heads import attention_heads
+from regmax.plots.heatmap import Panel, attention_heatmap, attention_panels
+from regmax.plots.model import model_examples
+from regmax.plots.settings import Setting
+from regmax.plots.surfaces import mapping_surfaces
+
+__all__ = [
+    "Example",
+    "Examples",
+    "FormatError",
+    "Panel",
+    "Setting",
+    "View",
+    "attention_heads",
+    "attention_heatmap",
+    "attention_panels",
+    "demo_examples",
+    "explorer_page",
+    "mapping_curves",
+    "mapping_surfaces",
+    "model_examples",
+    "parse_examples",
+    "read_examples",
+    "write_explorer",
+]

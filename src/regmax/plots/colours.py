@@ -1,0 +1,40 @@
+"""The colours of the figures: those of the page, in its light palette.
+
+Lightness alone tells weights apart, and zero is lighter than any weight: the scale reads the same to the colour blind
+and on a grey printer.
+"""
+
+from typing import TYPE_CHECKING
+
+from regmax.plots.explorer import palette
+
+if TYPE_CHECKING:
+    from matplotlib.colors import LinearSegmentedColormap
+
+_LIGHT = palette()["light"]
+INK: str = _LIGHT["ink"]
+ZERO: str = _LIGHT["zero"]
+ON_LOW: str = _LIGHT["onLow"]
+ON_HIGH: str = _LIGHT["onHigh"]
+TURN: float = _LIGHT["turn"]  # the share of the scale from which text on a cell is light
+
+# Wong's eight colours (Nature Methods, 2011), which the colour blind can tell apart; lines differ in their dashes, too.
+LINES = {
+    "softmax": ("#000000", (0, (1, 1))),
+    "sparsemax": ("#0072b2", (0, (5, 1.5))),
+    "sqpnormmax": ("#009e73", (0, (5, 1.2, 1, 1.2))),
+    "fusedmax": ("#d55e00", "solid"),
+    "oscarmax": ("#cc79a7", (0, (3, 1, 1, 1, 1, 1))),
+}
+
+
+def weight_colours() -> "LinearSegmentedColormap":
+    """The colour map of weights; not registered anywhere."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("regmax", _LIGHT["ramp"])
+
+
+def text_colour(share: float) -> str:
+    """The colour of text on a cell whose weight is this share of the scale."""
+    return ON_HIGH if share > TURN else ON_LOW

@@ -1,0 +1,106 @@
+"""One self-contained HTML file in which the weights of sentences can be explored.
+
+The page is put together from the files of this folder: a template, a style sheet, and scripts that are joined into one
+in the order of `SCRIPTS`. Nothing is loaded from elsewhere, and the page's own policy forbids it.
+"""
+
+import base64
+import hashlib
+import html
+import json
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+
+from regmax.plots.examples import Example, Examples, View
+
+SCRIPTS = (
+    "mappings.js",
+    "structure.js",
+    "state.js",
+    "heatmap.js",
+    "panel.js",
+    "detail.js",
+    "download.js",
+    "page.js",
+)
+
+
+def write_explorer(examples: Examples, path: Path | str) -> Path:
+    """Write the interactive page of `examples` to the file `path`, and return it.
+
+    Example:
+        >>> import tempfile
+        >>> from regmax.plots import parse_examples, write_explorer
+        >>> one = {"source": ["a", "b"], "target": ["c"], "scores": [[1.0, 0.5]]}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     page = write_explorer(parse_examples([one]), folder + "/page.html")
+        ...     page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+        True
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(explorer_page(examples), encoding="utf-8")
+    return path
+
+
+def explorer_page(examples: Examples, *, before: str = "") -> str:
+    """The page as a string; `before` is trusted HTML that stands above the explorer, such as a report's tables."""
+    style = _asset("style.css")
+    script = "(() => {\n" + "\n".join(_asset(name) for name in SCRIPTS) + "})();\n"
+    # Only these very texts may run: an injected script or style would not have their hashes.
+    policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data: blob:"
+    return Template(_asset("template.html")).substitute(
+        title=html.escape(examples.title),
+        policy=html.escape(policy),
+        style=style,
+        script=script,
+        data=_embedded(_content(examples)),
+        before=before,
+    )
+
+
+def _asset(name: str) -> str:
+    return files(__name__).joinpath(name).read_text(encoding="utf-8")
+
+
+def palette() -> dict[str, Any]:
+    """The colours that the page and the figures share, light and dark."""
+    colours: dict[str, Any] = json.loads(_asset("palette.json"))
+    return colours
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _embedded(content: Any) -> str:
+    """JSON that cannot end the script element it stands in, whatever a token contains."""
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _content(examples: Examples) -> dict[str, Any]:
+    return {
+        "start": [str(setting) for setting in examples.start],
+        "palette": palette(),
+        "examples": [_example(example) for example in examples.examples],
+    }
+
+
+def _example(example: Example) -> dict[str, Any]:
+    views = [_view(view) for view in example.views]
+    return {"name": example.title, "note": example.note, "source": example.source, "views": views}
+
+
+def _view(view: View) -> dict[str, Any]:
+    deleted = np.isneginf(view.scores)
+    rows = [
+        [None if gone else score for score, gone in zip(*row, strict=True)]
+        for row in zip(view.scores.tolist(), deleted.tolist(), strict=True)
+    ]
+    mapping = None if view.mapping is None else str(view.mapping)
+    return {"name": view.name, "target": view.target, "scores": rows, "mapping": mapping}

@@ -1,0 +1,155 @@
+"""Tokens as people read them: subword marks, the direction of writing, and fonts that have the letters."""
+
+import re
+import unicodedata
+import warnings
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+# Put before a piece that continues a word.
+JOINER = "\u203f"
+# Tried in this order for what the first font lacks; those that are not installed are passed over.
+FONTS = (
+    "DejaVu Sans",
+    "Noto Sans",
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Source Han Sans",
+    "WenQuanYi Micro Hei",
+    "WenQuanYi Zen Hei",
+    "Droid Sans Fallback",
+    "PingFang SC",
+    "Hiragino Sans",
+    "Apple SD Gothic Neo",
+    "Microsoft YaHei",
+    "Yu Gothic",
+    "Malgun Gothic",
+    "Noto Sans Arabic",
+    "Noto Sans Hebrew",
+    "Noto Sans Devanagari",
+    "Noto Sans Thai",
+    "Arial Unicode MS",
+)
+
+
+class MissingGlyphWarning(UserWarning):
+    """No installed font has some of the letters: they are drawn as boxes."""
+
+
+def readable(tokens: Sequence[str]) -> list[str]:
+    """The pieces of a subword vocabulary without its marks: what continues a word begins with an undertie.
+
+    WordPiece (`##ing`), SentencePiece (`▁the`), byte-level BPE (`Ġthe`) and `lo@@ w` are told by their marks; tokens
+    without any are left as they are.
+
+    Example:
+        >>> readable(["un", "##believ", "##able", "!"])
+        ['un', '‿believ', '‿able', '!']
+        >>> readable(["▁the", "▁ligh", "t"])
+        ['the', 'ligh', '‿t']
+    """
+    if any(re.match(r"##.", token) for token in tokens):
+        return [re.sub("^##(?=.)", JOINER, token) for token in tokens]
+    if any(token.endswith("@@") for token in tokens):
+        before = ["", *tokens]
+        return [
+            JOINER * last.endswith("@@") + token.removesuffix("@@")
+            for last, token in zip(before, tokens, strict=False)
+        ]
+    if any(token.startswith("Ġ") for token in tokens):
+        return _spaced([_bytes_of(token) for token in tokens], " ")
+    if any(token.startswith("▁") for token in tokens):
+        return _spaced(tokens, "▁")
+    return list(tokens)
+
+
+def _spaced(tokens: Sequence[str], space: str) -> list[str]:
+    """Schemes that mark the beginning of a word. The first piece begins one, and special tokens stand alone."""
+    words = []
+    for k, token in enumerate(tokens):
+        begins = k == 0 or token.startswith(space) or re.fullmatch(r"<.*>|\[.*\]", token)
+        after_special = k > 0 and re.fullmatch(r"<.*>|\[.*\]", tokens[k - 1])
+        shown = token.lstrip(space) or space
+        words.append(shown if begins or after_special else JOINER + shown)
+    return words
+
+
+@lru_cache(maxsize=1)
+def _byte_alphabet() -> dict[str, int]:
+    """Byte-level BPE writes printable bytes as themselves and the others as the letters from U+0100 on, in order."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(b): b for b in printable} | {chr(256 + k): b for k, b in enumerate(others)}
+
+
+def _bytes_of(token: str) -> str:
+    alphabet = _byte_alphabet()
+    if not all(letter in alphabet for letter in token):
+        return token
+    return bytes(alphabet[letter] for letter in token).decode("utf-8", errors="replace")
+
+
+def is_right_to_left(tokens: Iterable[str]) -> bool:
+    """Whether the first letter of the tokens is Hebrew, Arabic or the like.
+
+    Example:
+        >>> is_right_to_left(["«", "שלום", "עולם"]), is_right_to_left(["hello", "שלום"])
+        (True, False)
+    """
+    for letter in "".join(tokens):
+        direction = unicodedata.bidirectional(letter)
+        if direction in ("R", "AL", "L"):
+            return direction != "L"
+    return False
+
+
+@lru_cache(maxsize=1)
+def _installed() -> dict[str, str]:
+    """The files of the fonts in `FONTS` that are there."""
+    from matplotlib.font_manager import fontManager
+
+    files = {
+        font.name: font.fname for font in fontManager.ttflist if font.weight in (400, "normal", "regular")
+    }
+    return {name: files[name] for name in FONTS if name in files}
+
+
+@lru_cache(maxsize=32)
+def _letters_of(file: str) -> frozenset[int]:
+    from matplotlib.ft2font import FT2Font
+
+    return frozenset(FT2Font(Path(file)).get_charmap())
+
+
+def fonts_for(tokens: Iterable[str]) -> list[str]:
+    """The fonts that together have the tokens' letters, the plainest first; warns of letters that none has."""
+    wanted = {ord(letter) for token in tokens for letter in token if not letter.isspace()}
+    chosen: list[str] = []
+    for name, file in _installed().items():
+        if not chosen or wanted & _letters_of(file):
+            chosen.append(name)
+            wanted -= _letters_of(file)
+    if wanted:
+        letters = "".join(map(chr, sorted(wanted)[:12]))
+        message = (
+            f"No font that matplotlib knows has {letters!r}: install one that does, e.g. Noto Sans CJK for Chinese and "
+            "Japanese, and delete the list of fonts in `matplotlib.get_cachedir()`."
+        )
+        warnings.warn(message, MissingGlyphWarning, stacklevel=2)
+    return chosen
+
+
+def isolated(token: str) -> str:
+    """A right-to-left token between marks that keep it from reordering what stands beside it."""
+    return f"\u2068{token}\u2069" if is_right_to_left([token]) else token
+
+
+def shortened(token: str, length: int = 22) -> str:
+    """A token cut to a length that a label bears.
+
+    Example:
+        >>> shortened("Donaudampfschifffahrtsgesellschaft")
+        'Donaudampfschifffahrt…'
+    """
+    return token if len(token) <= length else token[: length - 1] + "…"
