@@ -10,6 +10,7 @@
 #include "calls.hpp"
 #include "jacobians.hpp"
 #include "lockstep.hpp"
+#include "lockstep_products.hpp"
 #include "mappings.hpp"
 #include "threads.hpp"
 
@@ -259,16 +260,51 @@ void jacobian_product_row(int32_t kernel, double theta, const RowIn<T>& row, T* 
 }
 
 template <class T>
+RowIn<T> row_in(const JacobianProduct<T>& call, int64_t i) {
+  return {call.y + i * call.d,
+          call.v + i * call.d,
+          bits_row(call.support, i, call.d),
+          bits_row(call.joined, i, call.d),
+          mask_row(call.mask, i, call.d),
+          call.d};
+}
+
+// Lockstep reads the groups of a chain off `joined`, and knows p = 1.5 alone.
+template <class T>
+bool suits_lockstep(int32_t kernel, double theta, const RowIn<T>& row) {
+  if (kernel == REGMAX_FUSEDMAX) return row.joined && theta != 0;
+  return kernel == REGMAX_SPARSEMAX || (kernel == REGMAX_OSCARMAX && theta != 0) || theta == 1.5;
+}
+
+template <class T>
+void jacobian_product_rows(const JacobianProduct<T>& call, int32_t kernel, int64_t begin, int64_t end, Workspace& w) {
+  LockstepProducts<T> lockstep(kernel, call.d, w.words);
+  for (int64_t first = begin; first < end; first += lanes<T>) {
+    const int64_t count = end - first < lanes<T> ? end - first : lanes<T>;
+    LaneProduct<T> group[lanes<T>] = {};
+    uint32_t left = 0;
+    for (int64_t r = 0; r < count; ++r) {
+      const RowIn<T> row = row_in(call, first + r);
+      if (suits_lockstep(kernel, strength(call.theta, first + r), row)) {
+        group[r] = {row.y, row.v, call.out + (first + r) * call.d, row.support, row.joined};
+      } else {
+        left |= 1u << r;
+      }
+    }
+    for (left |= lockstep.run(group); left; left &= left - 1) {
+      const int64_t i = first + __builtin_ctz(left);
+      jacobian_product_row(kernel, strength(call.theta, i), row_in(call, i), call.out + i * call.d, w);
+    }
+  }
+}
+
+template <class T>
 int32_t jacobian_product(const JacobianProduct<T>& call) {
   return for_rows(call.n, call.d, call.threads, [&](int64_t begin, int64_t end, Workspace& w) {
+    const int32_t kernel = effective_kernel(call.kernel, call.theta);
+    if (on_simplex(kernel)) return jacobian_product_rows(call, kernel, begin, end, w);
     for (int64_t i = begin; i < end; ++i) {
-      const RowIn<T> row{call.y + i * call.d,
-                         call.v + i * call.d,
-                         bits_row(call.support, i, call.d),
-                         bits_row(call.joined, i, call.d),
-                         mask_row(call.mask, i, call.d),
-                         call.d};
-      jacobian_product_row(call.kernel, strength(call.theta, i), row, call.out + i * call.d, w);
+      jacobian_product_row(kernel, strength(call.theta, i), row_in(call, i), call.out + i * call.d, w);
     }
   });
 }

@@ -69,7 +69,36 @@ inline int find_candidates(const T* x, int64_t d, T top, T cut, T* candidates, u
   return count;
 }
 
-// The inverse: spreads the values of the candidates over the row, zeros elsewhere.
+// The bits of the positive numbers of a row.
+template <class T>
+inline void find_support(const T* y, int64_t d, uint64_t* words) {
+  constexpr int w = lanes<T>;
+  for (int64_t i = 0; i < d; i += 64, ++words) {
+    uint64_t word = 0;
+    for (int c = 0; c < 64 && i + c < d; c += w) {
+      const int64_t left = d - i - c;
+      const Vec<T> v = left < w ? load_some(y + i + c, static_cast<int>(left), T(0)) : load(y + i + c);
+      word |= static_cast<uint64_t>(bits(greater(v, Vec<T>{}))) << c;
+    }
+    *words = word;
+  }
+}
+
+// Packs the numbers at the bits of one word, of `left` numbers that follow p, to `packed`; returns how many.
+template <class T>
+inline int gather_word(const T* p, int64_t left, uint64_t word, T* packed) {
+  constexpr int w = lanes<T>;
+  int count = 0;
+  for (int c = 0; c < 64 && word >> c; c += w) {
+    const Vec<T> v = left - c < w ? load_some(p + c, static_cast<int>(left - c), T(0)) : load(p + c);
+    const uint32_t chosen = static_cast<uint32_t>(word >> c) & all_lanes<T>;
+    store<T>(packed + count, compress(chosen, v));
+    count += __builtin_popcount(chosen);
+  }
+  return count;
+}
+
+// The inverse of find_candidates: spreads the values of the candidates over the row, zeros elsewhere.
 template <class T>
 inline void spread_candidates(const T* values, const uint64_t* words, int64_t d, T* y) {
   constexpr int w = lanes<T>;

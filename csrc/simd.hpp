@@ -2,6 +2,7 @@
 // vectors; here are the few operations that those lack. Where<T> is a lane mask, and bits() makes it an integer.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -87,6 +88,8 @@ inline Vec<float> larger(Vec<float> a, Vec<float> b) { return _mm512_max_ps(a, b
 inline Vec<double> larger(Vec<double> a, Vec<double> b) { return _mm512_max_pd(a, b); }
 inline Vec<float> smaller(Vec<float> a, Vec<float> b) { return _mm512_min_ps(a, b); }
 inline Vec<double> smaller(Vec<double> a, Vec<double> b) { return _mm512_min_pd(a, b); }
+inline Vec<float> square_root(Vec<float> a) { return _mm512_sqrt_ps(a); }
+inline Vec<double> square_root(Vec<double> a) { return _mm512_sqrt_pd(a); }
 
 // The lanes of m, packed to the front. (Compressing straight to memory is microcoded on Zen 4.)
 inline Vec<float> compress(uint32_t m, Vec<float> v) { return _mm512_maskz_compress_ps(__mmask16(m), v); }
@@ -131,6 +134,12 @@ inline V larger(V a, V b) {
 template <class V, class = decltype(V{}[0])>
 inline V smaller(V a, V b) {
   return a < b ? a : b;
+}
+
+template <class V, class = decltype(V{}[0])>
+inline V square_root(V a) {
+  for (unsigned i = 0; i < sizeof(V) / sizeof(a[0]); ++i) a[i] = std::sqrt(a[i]);
+  return a;
 }
 
 #if defined(__AVX2__)

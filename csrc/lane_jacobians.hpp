@@ -1,0 +1,83 @@
+// J v on few weights, one row per lane (jacobians.hpp has the formulas). v[k] is overwritten; behind a row's own
+// weights y[k] and v[k] are zero.
+#pragma once
+
+#include <cstdint>
+
+#include "lane_mappings.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+template <class T>
+inline void lane_subtract_mean(Vec<T>* v, int count, Vec<T> counts) {
+  Vec<T> sum{};
+  for (int k = 0; k < count; ++k) sum += v[k];
+  const Vec<T> mean = sum / counts;
+  for (int k = 0; k < count; ++k) v[k] -= mean;
+}
+
+// Averages over chains: partial sums forwards, then the last of each group backwards through it.
+template <class T>
+inline void lane_average_chains(Vec<T>* v, int count, IntVec<T> joined) {
+  const Vec<T> one = splat(T(1));
+  Vec<T> sum{}, size{}, mean{};
+  Vec<T> sizes[max_candidates];
+  for (int k = 0; k < count; ++k) {
+    const Where<T> goes_on = has_bit(joined, k);
+    sum = v[k] = add_where(goes_on, v[k], sum);
+    size = sizes[k] = add_where(goes_on, one, size);
+  }
+  for (int k = count - 1; k >= 0; --k) {
+    const Vec<T> last = v[k] / sizes[k];
+    mean = k + 1 < count ? select(has_bit(joined, k + 1), mean, last) : last;
+    v[k] = mean;
+  }
+}
+
+template <class T>
+inline void lane_average_equal(const Vec<T>* y, Vec<T>* v, int count) {
+  const Vec<T> one = splat(T(1));
+  Vec<T> means[max_candidates];
+  for (int k = 0; k < count; ++k) {
+    Vec<T> sum{}, size{};
+    for (int j = 0; j < count; ++j) {
+      const Where<T> same = equal(y[j], y[k]);
+      sum = add_where(same, sum, v[j]);
+      size = add_where(same, size, one);
+    }
+    means[k] = sum / size;
+  }
+  for (int k = 0; k < count; ++k) v[k] = means[k];
+}
+
+// a^(-1/3) for a in [1/6, 1]: a parabola within 3 %, then Newton's method for 1/c^3 = a.
+template <class T>
+inline Vec<T> inverse_cube_root(Vec<T> a) {
+  Vec<T> c = splat(T(2.184)) + a * (a * splat(T(1.328)) - splat(T(2.512)));
+  for (int step = 0; step < 5; ++step) c = c * (splat(T(4)) - a * c * c * c) * splat(T(1) / 3);
+  return c;
+}
+
+// For p = 1.5 and s = sum y^1.5, J's M is 2 s^(-1/3) [ diag(y^(1/2)) - y y^T / (2 s) ]. Since y sums to one over at
+// most max_candidates = 32 weights, s is between 32^(-1/2) and 1.
+template <class T>
+inline void lane_sqpnorm_product(const Vec<T>* y, Vec<T>* v, int count) {
+  Vec<T> s{}, along{}, total{}, roots{}, rooted{};
+  for (int k = 0; k < count; ++k) {
+    const Vec<T> root = square_root(y[k]);
+    s += y[k] * root;
+    along += y[k] * v[k];
+    total += y[k];
+    roots += root;
+    rooted += root * v[k];
+  }
+  const Vec<T> half = splat(T(0.5)) / s;
+  const Vec<T> sum_m1 = roots - half * total * total, sum_mv = rooted - half * total * along;
+  // A single weight is one whatever the scores: there M 1 is its own rounding, and J is zero.
+  const Where<T> single = equal(roots * roots, total);
+  const Vec<T> ratio = sum_mv / sum_m1, scale = select(single, Vec<T>{}, inverse_cube_root<T>(s) * 2);
+  const Vec<T> along_y = half * (along - ratio * total);
+  for (int k = 0; k < count; ++k) v[k] = scale * (square_root(y[k]) * (v[k] - ratio) - along_y * y[k]);
+}
+
+}  // namespace regmax::REGMAX_ISA
