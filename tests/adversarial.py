@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import certificates
 import numpy as np
@@ -21,8 +22,37 @@ import numpy as np
 from regmax.kernels import native
 
 Array = np.ndarray
-SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 256, 257, 512, 1000, 2048, 4096)
+SIZES = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    7,
+    8,
+    9,
+    15,
+    16,
+    17,
+    31,
+    32,
+    33,
+    63,
+    64,
+    65,
+    100,
+    127,
+    128,
+    129,
+    256,
+    257,
+    512,
+    1000,
+    2048,
+    4096,
+)
 KERNELS = ("sparsemax", "fusedmax", "oscarmax", "sqpnormmax")
+NAMES = {"sparsemax": (), "fusedmax": ("lam",), "oscarmax": ("lam",), "sqpnormmax": ("p",)}
 THETAS = {"sparsemax": (0.0,), "sqpnormmax": (1.01, 1.1, 1.5, 1.5, 1.9, 2.0)}
 LAMS = (0.0, 1e-6, 0.01, 0.1, 0.1, 1.0, 1e3)
 HANG = 120.0  # seconds for one batch, of milliseconds' work
@@ -37,6 +67,11 @@ class Batch:
     kind: str
     x: Array
     keep: Array | None
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """The strength by its name."""
+        return dict.fromkeys(NAMES[self.kernel], self.theta)
 
 
 def ramp(rng: np.random.Generator, n: int, d: int, lam: float) -> Array:
@@ -67,7 +102,9 @@ def random_batch(rng: np.random.Generator) -> Batch:
     theta, d = float(rng.choice(THETAS.get(kernel, LAMS))), int(rng.choice(SIZES))
     n = int(np.clip(32768 // d, 8, 2048))
     x = KINDS[kind](rng, n, d, theta if 0 < theta < 1e3 else 0.1)
-    x = x * rng.choice((1e-6, 1e-3, 1, 1, 1, 1e3, 1e6), size=(n, 1)) + rng.choice((0, 0, 1, -1e3, 1e6), size=(n, 1))
+    x = x * rng.choice((1e-6, 1e-3, 1, 1, 1, 1e3, 1e6), size=(n, 1)) + rng.choice(
+        (0, 0, 1, -1e3, 1e6), size=(n, 1)
+    )
     x = x.astype(np.float32)
     x[rng.random((n, d)) < rng.choice((0, 0, 0.1, 0.9))] = -np.inf
     keep = rng.random((n, d)) < rng.random((n, 1)) if rng.random() < 0.4 else None
@@ -80,13 +117,6 @@ def delete(batch: Batch, *arrays: Array) -> tuple[Array, ...]:
     order = np.argsort(~alive, axis=1, kind="stable")
     compact = [np.take_along_axis(a, order, axis=1) for a in (alive, *arrays)]
     return compact[0], *(np.where(compact[0], a.astype(np.float64), 0) for a in compact[1:])
-
-
-def gap(batch: Batch, x: Array, y: Array, alive: Array) -> Array:
-    if batch.kernel in ("sparsemax", "sqpnormmax"):
-        return certificates.squared_p_norm_gap(x, y, alive, batch.theta or 2.0)
-    certificate = certificates.fused_lasso_gap if batch.kernel == "fusedmax" else certificates.oscar_gap
-    return certificate(x, y, alive, batch.theta)
 
 
 def forward_faults(batch: Batch, y: Array) -> list[str]:
@@ -103,9 +133,10 @@ def forward_faults(batch: Batch, y: Array) -> list[str]:
         return faults
     # Only differences to the maximum matter; all that can have weight lie within 1 + O(lam) of it.
     x = np.where(alive, x - np.max(x, axis=1, keepdims=True, where=alive, initial=-np.inf), 0)[live]
-    size = 1 + (batch.theta if batch.kernel in ("fusedmax", "oscarmax") else 0)
-    excess = gap(batch, x, weights[live], alive[live])
-    if np.any(np.abs(excess) > 4e-6 * size):
+    size = 1 + batch.parameters.get("lam", 0)
+    y = weights[live] / weights[live].sum(axis=1, keepdims=True)
+    excess = certificates.gap(batch.kernel, x, y, alive[live], **batch.parameters)
+    if np.any(np.abs(excess) > 4e-7 * size):
         faults.append(f"a duality gap of {np.abs(excess).max():.1e}")
     return faults
 
@@ -116,16 +147,19 @@ def expected_product(batch: Batch, y: Array, v: Array) -> Array:
     size = np.maximum(support.sum(axis=1, keepdims=True), 1)
     if batch.kernel == "sqpnormmax" and batch.theta < 2:
         p = batch.theta
-        norm = np.maximum(np.sum(y**p, axis=1, keepdims=True), 1e-300) ** (1 / p)
+        norm = np.sum(y**p, axis=1, keepdims=True) ** (1 / p) + ~support.any(axis=1, keepdims=True)
         scale = np.where(support, norm ** (p - 2) * y ** (2 - p), 0)
         mv, m1 = (
-            (scale * w - (2 - p) / norm**2 * y * np.sum(y * w, axis=1, keepdims=True)) / (p - 1) for w in (v, support)
+            (scale * w - (2 - p) / norm**2 * y * np.sum(y * w, axis=1, keepdims=True)) / (p - 1)
+            for w in (v, support)
         )
         return mv - m1 * mv.sum(axis=1, keepdims=True) / np.maximum(m1.sum(axis=1, keepdims=True), 1e-300)
     centred = np.where(support, v - np.sum(v * support, axis=1, keepdims=True) / size, 0)
     if batch.kernel not in ("fusedmax", "oscarmax") or batch.theta == 0:
         return centred
-    order = np.argsort(-y, axis=1, kind="stable") if batch.kernel == "oscarmax" else np.arange(y.shape[1])[None]
+    order = (
+        np.argsort(-y, axis=1, kind="stable") if batch.kernel == "oscarmax" else np.arange(y.shape[1])[None]
+    )
     return _group_means(y, centred, np.broadcast_to(order, y.shape))
 
 
@@ -154,15 +188,51 @@ def backward_faults(batch: Batch, y: Array, v: Array, product: Array) -> list[st
     return [f"a Jacobian product is off by {error.max():.1e}"] if np.any(error > 2e-5 / strong) else []
 
 
+class Bits:
+    """The core called as the torch front end calls it: with the bits `support` and `joined`, on two threads."""
+
+    def __init__(self, batch: Batch) -> None:
+        n, d = batch.x.shape
+        self.batch, self.y = batch, np.empty_like(batch.x)
+        self.support, self.joined = (np.zeros((n, (d + 63) // 64), dtype=np.uint64) for _ in range(2))
+        self._call(native.ARGMAX, batch.x, self.y, self.support, self.joined)
+
+    def product(self, v: Array) -> Array:
+        """J v, read off the bits."""
+        out = np.empty_like(v)
+        self._call(native.JACOBIAN_PRODUCT, self.y, self.support, self.joined, v, out)
+        return out
+
+    def _call(self, functions: Any, *arrays: Array) -> None:
+        keep, (n, d) = self.batch.keep, self.batch.x.shape
+        pointers = [array.ctypes.data for array in arrays]
+        mask = (None, 1, 1) if keep is None else (keep.ctypes.data, n, 1)
+        code = native.CODES[self.batch.kernel]
+        native.check(functions[4](code, *pointers, n, d, *mask, self.batch.theta, None, 2))
+
+
+def unpack(words: Array, d: int) -> Array:
+    """Bits of 64-bit words as booleans, one per position."""
+    return np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")[:, :d].astype(bool)
+
+
 def judge(batch: Batch, rng: np.random.Generator) -> list[str]:
+    """Everything that is wrong with one batch."""
     y = native.argmax(batch.kernel, batch.x, batch.keep, batch.theta)
     faults = forward_faults(batch, y)
     if faults:
         return faults
+    bits = Bits(batch)
+    if not np.array_equal(bits.y, y):
+        faults.append("weights depend on whether bits are asked for")
+    if not np.array_equal(unpack(bits.support, y.shape[1]), y != 0):
+        faults.append("support bits are wrong")
     # Deleted by -inf or by the mask is one thing forward; a backward that reads y must be told of both.
     keep = np.isfinite(batch.x) & (True if batch.keep is None else batch.keep)
     v = rng.normal(size=y.shape).astype(np.float32)
-    return backward_faults(batch, y, v, native.jacobian_product(batch.kernel, y, v, keep, batch.theta))
+    faults += backward_faults(batch, y, v, native.jacobian_product(batch.kernel, y, v, keep, batch.theta))
+    faults += [f"with bits, {fault}" for fault in backward_faults(batch, y, v, bits.product(v))]
+    return faults
 
 
 def run(rows: int, seed: int, seconds: float) -> Counter[str]:
@@ -176,7 +246,9 @@ def run(rows: int, seed: int, seconds: float) -> Counter[str]:
         faulthandler.dump_traceback_later(HANG, exit=True)
         for fault in judge(batch, rng):
             faults[f"{batch.kernel}: {fault.split(' of ')[0].split(' by ')[0]}"] += 1
-            print(f"batch {seed}/{batches}: {batch.kernel}({batch.theta:g}), {batch.kind}, {batch.x.shape}: {fault}")
+            print(
+                f"batch {seed}/{batches}: {batch.kernel}({batch.theta:g}), {batch.kind}, {batch.x.shape}: {fault}"
+            )
         faulthandler.cancel_dump_traceback_later()
         done, batches = done + len(batch.x), batches + 1
         seen[batch.kernel] += len(batch.x)
@@ -184,7 +256,9 @@ def run(rows: int, seed: int, seconds: float) -> Counter[str]:
             print(f"{done:>9,} rows, {elapsed:5.0f} s, {sum(faults.values())} faults", flush=True)
             next_line += 10
     counts = ", ".join(f"{kernel} {n:,}" for kernel, n in sorted(seen.items()))
-    print(f"{done:,} rows ({counts}) in {time.monotonic() - start:.0f} s: {sum(faults.values())} faults in {batches} batches")
+    print(
+        f"{done:,} rows ({counts}) in {time.monotonic() - start:.0f} s: {sum(faults.values())} faults in {batches} batches"
+    )
     return faults
 
 

@@ -13,7 +13,25 @@ import numpy as np
 Array = np.ndarray
 
 
-def squared_p_norm_gap(x: Array, y: Array, alive: Array, p: float) -> Array:
+def gap(mapping: str, x: Array, y: Array, alive: Array, **parameters: float) -> Array:
+    """The gap of every row, for the Omega of a mapping."""
+    gaps = {
+        "softmax": negative_entropy_gap,
+        "sparsemax": squared_p_norm_gap,
+        "fusedmax": fused_lasso_gap,
+        "oscarmax": oscar_gap,
+        "sqpnormmax": squared_p_norm_gap,
+    }
+    return gaps[mapping](x, y, alive, **parameters)
+
+
+def negative_entropy_gap(x: Array, y: Array, alive: Array) -> Array:
+    """max_y <x, y> - sum y log y is log-sum-exp, known without y."""
+    highest = np.log(_rows(np.where(alive, np.exp(x), 0)))
+    return (highest + _rows(y * np.log(np.where(y > 0, y, 1))) - _rows(x * y))[:, 0]
+
+
+def squared_p_norm_gap(x: Array, y: Array, alive: Array, p: float = 2.0) -> Array:
     """max_y <x, y> - 1/2 ||y||_p^2 <= tau + 1/2 ||(x - tau)_+||_q^2 for every tau; x - tau = grad Omega(y) on y > 0."""
     norm = _norm(y, p)
     with np.errstate(divide="ignore"):
@@ -33,7 +51,9 @@ def fused_lasso_gap(x: Array, y: Array, alive: Array, lam: float) -> Array:
     step = np.diff(y, axis=1) * alive[:, 1:]
     edges = np.sum((step != 0) & ((y[:, 1:] == 0) | (y[:, :-1] == 0)), axis=1, keepdims=True)
     tau = (_rows(np.where(y > 0, x - y, 0)) - lam * edges) / _rows(y > 0)
-    u = np.zeros((y.shape[1] + 1, len(y)))  # u[i]: between positions i - 1 and i; transposed, for the loop's sake
+    u = np.zeros(
+        (y.shape[1] + 1, len(y))
+    )  # u[i]: between positions i - 1 and i; transposed, for the loop's sake
     excess = (x - tau - y).T.copy()
     for i in range(y.shape[1]):
         u[i + 1] = np.clip(u[i] + excess[i], -lam, lam)

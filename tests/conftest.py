@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,12 @@ settings.register_profile(
     derandomize=True,
     database=None,
     deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    # The fixtures that replace the core do so for all examples of a test alike.
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.filter_too_much,
+        HealthCheck.function_scoped_fixture,
+    ],
 )
 settings.register_profile("long", settings.get_profile("default"), max_examples=1000, derandomize=False)
 settings.load_profile("default")
@@ -42,7 +47,9 @@ class Front:
     array: Callable[[np.ndarray], Any]
     numpy: Callable[[Any], np.ndarray]
 
-    def __call__(self, function: Callable[..., Any], x: np.ndarray, *arrays: np.ndarray, **options: Any) -> np.ndarray:
+    def __call__(
+        self, function: Callable[..., Any], x: np.ndarray, *arrays: np.ndarray, **options: Any
+    ) -> np.ndarray:
         """Call a public function of regmax on NumPy arrays, by way of this front."""
         options = {key: self.array(o) if isinstance(o, np.ndarray) else o for key, o in options.items()}
         return self.numpy(function(self.array(x), *map(self.array, arrays), **options))
@@ -54,27 +61,22 @@ FRONTS = {
 }
 
 
-@pytest.fixture(params=["numpy-native", "numpy-fallback", "torch-native", "torch-tensors"], scope="module")
-def front(request: pytest.FixtureRequest) -> Iterator[Front]:
+@pytest.fixture(params=["numpy-native", "numpy-fallback", "torch-native", "torch-tensors"])
+def front(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Front:
     """NumPy and torch, each with the C++ core and without it."""
     name, _, path = request.param.partition("-")
-    with pytest.MonkeyPatch.context() as patch:
-        if path == "native":
-            assert native.available(), "the tests judge the native core: build it first"
-        else:
-            without_native(patch)
-        yield FRONTS[name]
+    choose_core(path == "native", monkeypatch)
+    return FRONTS[name]
 
 
-@pytest.fixture(params=["native", "tensors"], scope="module")
-def torch_path(request: pytest.FixtureRequest) -> Iterator[str]:
+@pytest.fixture(params=["native", "tensors"])
+def torch_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Torch tensors with the C++ core and without it."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "tensors":
-            without_native(patch)
-        yield request.param
+    choose_core(request.param == "native", monkeypatch)
+    return request.param
 
 
-def without_native(patch: pytest.MonkeyPatch) -> None:
-    """What an installation without a compiler sees."""
-    patch.setattr(native, "available", lambda: False)
+def choose_core(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The core, or what an installation without a compiler sees."""
+    assert native.available(), "the tests judge the native core: build it first"
+    monkeypatch.setattr(native, "available", lambda: wanted)

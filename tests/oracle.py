@@ -14,10 +14,18 @@ import cvxpy as cp
 import numpy as np
 
 Array = np.ndarray
-TOLERANCES = dict(tol_gap_abs=1e-13, tol_gap_rel=1e-13, tol_feas=1e-13, tol_ktratio=1e-10, max_iter=300)
+TOLERANCES = {
+    "tol_gap_abs": 1e-13,
+    "tol_gap_rel": 1e-13,
+    "tol_feas": 1e-13,
+    "tol_ktratio": 1e-10,
+    "max_iter": 300,
+}
 
 
 class Solution(NamedTuple):
+    """Optimal weights of every row, with the proof that some are zero."""
+
     y: Array  # on the simplex
     slack: Array  # the multiplier of y >= 0. Where it is positive, y is exactly zero.
 
@@ -77,7 +85,9 @@ def solve(mapping: str, x: Array, gamma: Array, **parameters: float) -> Solution
         cp.Maximize(cp.sum(scores - cp.multiply(gamma, _omega(mapping, y, parameters)))),
         [nonnegative, cp.sum(y, axis=1) == 1],
     )
-    with warnings.catch_warnings():  # tolerances of 1e-13 are seldom met in full; the tests compare the objectives
+    with (
+        warnings.catch_warnings()
+    ):  # tolerances of 1e-13 are seldom met in full; the tests compare the objectives
         warnings.filterwarnings("ignore", message="Solution may be inaccurate")
         problem.solve(solver=cp.CLARABEL, **TOLERANCES)
     solution = Solution(_feasible(y.value), np.asarray(nonnegative.dual_value))

@@ -5,6 +5,8 @@ At a one-hot point, or where everything is fused, the Jacobian is zero and any w
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from table import Entry
 
@@ -17,27 +19,39 @@ def pattern(y: np.ndarray) -> np.ndarray:
     return np.where(y[..., :, None] == 0, np.int8(-2), order)
 
 
+@cache
 def interior(entry: Entry, n: int, d: int, *, gamma: float = 1.0, seed: int = 0) -> np.ndarray:
     """n rows of d >= 4 scores with two groups in the support or more, a fused one where the mapping fuses.
 
     The pattern of the weights does not change when the scores move by MARGIN.
     """
     rng = np.random.default_rng([seed, d])
-    x = (gamma + 2 * gamma * entry.parameters.get("lam", 0.0)) * rng.normal(size=(20_000, d)) * 0.7
+    found = np.empty((0, d))
+    for _ in range(100):
+        if len(found) >= n:
+            return found[:n]
+        x = _candidates(entry, d, gamma, rng)
+        found = np.concatenate([found, x[_is_interior(entry, x, gamma, rng)]])
+    raise AssertionError(f"no interior points for {entry}")
+
+
+def _candidates(entry: Entry, d: int, gamma: float, rng: np.random.Generator) -> np.ndarray:
+    x = 0.7 * gamma * (1 + 2 * entry.parameters.get("lam", 0.0)) * rng.normal(size=(100, d))
     if entry.positional:  # neighbours that already lean together, or a strong lam fuses all or nothing
-        x = x[:, np.sort(rng.integers(0, d // 2, size=d))] + 0.1 * rng.normal(size=x.shape)
+        x = x[:, np.sort(rng.integers(0, d // 2, size=d))] + 0.1 * gamma * rng.normal(size=x.shape)
+    return x
+
+
+def _is_interior(entry: Entry, x: np.ndarray, gamma: float, rng: np.random.Generator) -> np.ndarray:
     y = entry(x, gamma=gamma)
-    positive, levels = (y > 0).sum(axis=-1), _levels(y)
+    levels = _levels(y)
     good = levels >= 2
     if entry.fuses:
-        good &= positive > levels
-    x, y = x[good][: 20 * n], y[good][: 20 * n]
-    steady = np.ones(len(x), dtype=bool)
+        good &= np.sum(y > 0, axis=-1) > levels
     for _ in range(8):
         moved = entry(x + MARGIN * rng.choice((-1, 1), size=x.shape), gamma=gamma)
-        steady &= np.all(pattern(moved) == pattern(y), axis=(1, 2))
-    assert steady.sum() >= n, f"only {steady.sum()} interior points for {entry}"
-    return x[steady][:n]
+        good &= np.all(pattern(moved) == pattern(y), axis=(1, 2))
+    return good
 
 
 def _levels(y: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 import regmax
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Entry:
     """A mapping with its parameters, and the norm in which its Omega is beta-strongly convex."""
 

@@ -28,7 +28,9 @@ def test_project_simplex_is_the_nearest_point(front: Front, x: np.ndarray) -> No
 @pytest.mark.parametrize("x", ROWS, ids=lambda x: f"d={len(x)}")
 def test_prox_tv1d_is_the_minimiser(front: Front, x: np.ndarray, lam: float) -> None:
     z = front(lambda a: regmax.prox_tv1d(a, lam), x)
-    expected = oracle.minimize(lambda v: cp.sum_squares(v - x) / 2 + (lam * cp.tv(v) if len(x) > 1 else 0), len(x))
+    expected = oracle.minimize(
+        lambda v: cp.sum_squares(v - x) / 2 + (lam * cp.tv(v) if len(x) > 1 else 0), len(x)
+    )
     np.testing.assert_allclose(z, expected, rtol=0, atol=1e-6)
     near = np.abs(np.diff(expected)) < 1e-8
     if lam > 0:
@@ -46,9 +48,14 @@ def test_prox_owl_is_the_minimiser(front: Front, x: np.ndarray, shape: str) -> N
         "largest": np.eye(d)[0],
         "zero": np.zeros(d),
     }[shape]
-    drops = weights - np.append(weights[1:], 0)  # sum_k weights_k |z|_(k) = sum_k drops_k (sum of the k largest)
+    drops = weights - np.append(
+        weights[1:], 0
+    )  # sum_k weights_k |z|_(k) = sum_k drops_k (sum of the k largest)
     expected = oracle.minimize(
-        lambda v: cp.sum_squares(v - x) / 2 + sum(drops[k] * cp.sum_largest(cp.abs(v), k + 1) for k in range(d)), d
+        lambda v: (
+            cp.sum_squares(v - x) / 2 + sum(drops[k] * cp.sum_largest(cp.abs(v), k + 1) for k in range(d))
+        ),
+        d,
     )
     np.testing.assert_allclose(front(regmax.prox_owl, x, weights), expected, rtol=0, atol=1e-6)
 
@@ -76,7 +83,10 @@ def test_gradients_flow_to_the_strengths_of_building_blocks(torch_path: str) -> 
     assert gradcheck(regmax.prox_tv1d, (x, per_row))
     weights = torch.tensor([1.0, 0.7, 0.5, 0.3, 0.15, 0.05], dtype=torch.float64, requires_grad=True)
     # Weights are checked to be sorted, so they are moved along a direction that keeps them so.
-    assert gradcheck(lambda t: regmax.prox_owl(x.detach(), weights * t), torch.ones((), dtype=torch.float64, requires_grad=True))
+    assert gradcheck(
+        lambda t: regmax.prox_owl(x.detach(), weights * t),
+        torch.ones((), dtype=torch.float64, requires_grad=True),
+    )
 
 
 @pytest.mark.parametrize("name", BLOCKS)
@@ -85,10 +95,14 @@ def test_building_blocks_take_any_dim(name: str) -> None:
     block = {
         "project_simplex": lambda x, dim: regmax.project_simplex(x, dim),
         "prox_tv1d": lambda x, dim: regmax.prox_tv1d(x, 0.3, dim),
-        "prox_owl-oscar": lambda x, dim: regmax.prox_owl(x, 0.1 * torch.arange(5, -1, -1, dtype=torch.float64), dim),
+        "prox_owl-oscar": lambda x, dim: regmax.prox_owl(
+            x, 0.1 * torch.arange(5, -1, -1, dtype=torch.float64), dim
+        ),
         "prox_owl-lasso": lambda x, dim: regmax.prox_owl(x, torch.full((6,), 0.3, dtype=torch.float64), dim),
     }[name]
-    torch.testing.assert_close(block(x, 0).movedim(0, -1), block(x.movedim(0, -1).contiguous(), -1), rtol=0, atol=1e-14)
+    torch.testing.assert_close(
+        block(x, 0).movedim(0, -1), block(x.movedim(0, -1).contiguous(), -1), rtol=0, atol=1e-14
+    )
 
 
 def test_groups_of_fused_weights(front: Front) -> None:

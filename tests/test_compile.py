@@ -68,7 +68,9 @@ def test_masks_and_strengths_compile(entry: Entry, torch_path: str) -> None:
     y, expected = compiled(function)(x, theta), function(x, theta)
     torch.testing.assert_close(y, expected, rtol=0, atol=1e-14)
     v = direction(3, 6)
-    torch.testing.assert_close(torch.autograd.grad(y, (x, theta), v), torch.autograd.grad(expected, (x, theta), v))
+    torch.testing.assert_close(
+        torch.autograd.grad(y, (x, theta), v), torch.autograd.grad(expected, (x, theta), v)
+    )
 
 
 TRANSFORMS: dict[str, Callable[[Any, torch.Tensor], Callable[[torch.Tensor], Any]]] = {
@@ -149,7 +151,14 @@ def test_autocast(entry: Entry, torch_path: str, dtype: torch.dtype) -> None:
     assert torch.any(q.grad != 0)
 
 
-KERNELS = [("sparsemax", 0.0), ("fusedmax", 0.1), ("oscarmax", 0.01), ("sqpnormmax", 1.5), ("prox_tv1d", 0.1), ("prox_oscar", 0.1)]
+KERNELS = [
+    ("sparsemax", 0.0),
+    ("fusedmax", 0.1),
+    ("oscarmax", 0.01),
+    ("sqpnormmax", 1.5),
+    ("prox_tv1d", 0.1),
+    ("prox_oscar", 0.1),
+]
 
 
 @pytest.mark.parametrize(("kernel", "theta"), KERNELS)

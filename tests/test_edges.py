@@ -22,13 +22,17 @@ def test_the_example_of_the_fused_chain(front: Front) -> None:
     np.testing.assert_allclose(front(regmax.fusedmax, x, lam=0.1), expected, rtol=0, atol=1e-15)
     padded = np.array([1.0, 0.9, 0.6, 5.0])
     mask = np.array([True, True, True, False])
-    np.testing.assert_allclose(front(regmax.fusedmax, padded, lam=0.1, mask=mask), [*expected, 0], rtol=0, atol=1e-15)
+    np.testing.assert_allclose(
+        front(regmax.fusedmax, padded, lam=0.1, mask=mask), [*expected, 0], rtol=0, atol=1e-15
+    )
 
 
 def test_a_deleted_position_joins_its_neighbours(front: Front) -> None:
     x = np.array([1.0, -9.0, 0.9, 0.6])
     mask = np.array([True, False, True, True])
-    np.testing.assert_allclose(front(regmax.fusedmax, x, lam=0.1, mask=mask), [0.4, 0, 0.4, 0.2], rtol=0, atol=1e-15)
+    np.testing.assert_allclose(
+        front(regmax.fusedmax, x, lam=0.1, mask=mask), [0.4, 0, 0.4, 0.2], rtol=0, atol=1e-15
+    )
 
 
 @pytest.mark.parametrize("hidden", [0.0, 7.0, INF, -INF, np.nan])
@@ -86,7 +90,9 @@ def test_the_gradient_of_a_nan_row_is_nan(entry: Entry, torch_path: str, bad: fl
 
 
 def test_deleted_positions_have_no_gradient(entry: Entry, torch_path: str) -> None:
-    x = torch.tensor([[0.3, -INF, 0.2, 0.1], [-INF] * 4, [0.3, 0.2, 0.2, 0.1], [1.0, 2.0, 3.0, 4.0]], requires_grad=True)
+    x = torch.tensor(
+        [[0.3, -INF, 0.2, 0.1], [-INF] * 4, [0.3, 0.2, 0.2, 0.1], [1.0, 2.0, 3.0, 4.0]], requires_grad=True
+    )
     mask = torch.tensor([[True] * 4, [True] * 4, [True, False, True, True], [False] * 4])
     entry(x, mask=mask).backward(torch.tensor([1.0, -2.0, 4.0, 0.5]).expand(4, 4))
     alone = torch.tensor([0.3, 0.2, 0.1], requires_grad=True)
@@ -126,7 +132,11 @@ def test_a_score_far_above_the_others_takes_all(entry: Entry, front: Front) -> N
 
 def test_huge_strengths_give_the_uniform_distribution(front: Front) -> None:
     x = np.random.default_rng(0).normal(size=(4, 33))
-    for y in (front(regmax.fusedmax, x, lam=1e6), front(regmax.oscarmax, x, lam=1e6), front(regmax.sparsemax, x, gamma=1e6)):
+    for y in (
+        front(regmax.fusedmax, x, lam=1e6),
+        front(regmax.oscarmax, x, lam=1e6),
+        front(regmax.sparsemax, x, gamma=1e6),
+    ):
         np.testing.assert_allclose(y, 1 / 33, atol=1e-5)
     assert np.all(np.diff(front(regmax.fusedmax, x, lam=1e6)) == 0)
 

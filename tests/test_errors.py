@@ -20,14 +20,18 @@ MAPPINGS = pytest.mark.parametrize("entry", DEFAULTS, ids=str)
 @FRAMEWORKS
 @pytest.mark.parametrize("dtype", [np.int64, np.int8, np.bool_, np.complex64])
 def test_scores_that_are_not_real_numbers_raise(entry: Entry, array: Any, dtype: Any) -> None:
-    with pytest.raises(TypeError, match=rf"`{entry.mapping}\(.*floating-point scores.*Got .*{np.dtype(dtype).name}"):
+    with pytest.raises(
+        TypeError, match=rf"`{entry.mapping}\(.*floating-point scores.*Got .*{np.dtype(dtype).name}"
+    ):
         entry(array(np.ones((2, 3), dtype=dtype)))
 
 
 @MAPPINGS
 @pytest.mark.parametrize("x", [[1.0, 2.0], 1.0, None, "scores"], ids=["list", "float", "None", "str"])
 def test_what_is_no_array_raises(entry: Entry, x: Any) -> None:
-    with pytest.raises(TypeError, match=rf"`{entry.mapping}\(.*NumPy array or a torch tensor.*Got {type(x).__name__}"):
+    with pytest.raises(
+        TypeError, match=rf"`{entry.mapping}\(.*NumPy array or a torch tensor.*Got {type(x).__name__}"
+    ):
         entry(x)
 
 
@@ -86,13 +90,17 @@ def test_a_p_outside_its_interval_raises(array: Any, p: float) -> None:
         ("SquaredPNorm", "p", 1.0),
     ],
 )
-def test_a_regularizer_refuses_its_parameters_when_it_is_made(regularizer: str, parameter: str, value: float) -> None:
+def test_a_regularizer_refuses_its_parameters_when_it_is_made(
+    regularizer: str, parameter: str, value: float
+) -> None:
     with pytest.raises(ValueError, match=rf"{parameter}=...\)` must be .*Got {value}"):
         getattr(regmax, regularizer)(**{parameter: value})
 
 
 @FRAMEWORKS
-@pytest.mark.parametrize(("mapping", "name"), [("fusedmax", "lam"), ("sqpnormmax", "p"), ("sparsemax", "gamma")])
+@pytest.mark.parametrize(
+    ("mapping", "name"), [("fusedmax", "lam"), ("sqpnormmax", "p"), ("sparsemax", "gamma")]
+)
 @pytest.mark.parametrize("value", ["0.1", None, [0.1]], ids=["str", "None", "list"])
 def test_a_strength_that_is_no_number_raises(array: Any, mapping: str, name: str, value: Any) -> None:
     with pytest.raises(TypeError, match=rf"{name}.*must be a number.*Got {type(value).__name__}"):
@@ -100,14 +108,18 @@ def test_a_strength_that_is_no_number_raises(array: Any, mapping: str, name: str
 
 
 @FRAMEWORKS
-@pytest.mark.parametrize(("mapping", "name"), [("fusedmax", "lam"), ("oscarmax", "lam"), ("sparsemax", "gamma")])
+@pytest.mark.parametrize(
+    ("mapping", "name"), [("fusedmax", "lam"), ("oscarmax", "lam"), ("sparsemax", "gamma")]
+)
 def test_an_array_with_one_bad_strength_raises(array: Any, mapping: str, name: str) -> None:
     with pytest.raises(ValueError, match=rf"{name}.*must be .*Got -1"):
         getattr(regmax, mapping)(array(np.ones((2, 3))), **{name: array(np.array([[0.5], [-1.0]]))})
 
 
 @FRAMEWORKS
-@pytest.mark.parametrize(("mapping", "name"), [("fusedmax", "lam"), ("sqpnormmax", "p"), ("softmax", "gamma")])
+@pytest.mark.parametrize(
+    ("mapping", "name"), [("fusedmax", "lam"), ("sqpnormmax", "p"), ("softmax", "gamma")]
+)
 def test_strengths_that_do_not_broadcast_raise(array: Any, mapping: str, name: str) -> None:
     with pytest.raises(ValueError, match=rf"`{mapping}\(.*`{name}` must broadcast.*Got \(4, 1\)"):
         getattr(regmax, mapping)(array(np.ones((2, 3))), **{name: array(np.full((4, 1), 1.5))})
@@ -125,7 +137,9 @@ def test_a_mask_that_does_not_broadcast_raises(entry: Entry, array: Any, shape: 
 @FRAMEWORKS
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int64])
 def test_a_mask_that_is_not_boolean_raises(entry: Entry, array: Any, dtype: Any) -> None:
-    with pytest.raises(TypeError, match=rf"`{entry.mapping}\(.*`mask` must be boolean.*Got .*{np.dtype(dtype).name}"):
+    with pytest.raises(
+        TypeError, match=rf"`{entry.mapping}\(.*`mask` must be boolean.*Got .*{np.dtype(dtype).name}"
+    ):
         entry(array(X), mask=array(np.ones((1, 3), dtype=dtype)))
 
 
@@ -155,11 +169,15 @@ def test_weights_of_another_shape_than_the_scores_raise(array: Any) -> None:
 @FRAMEWORKS
 @pytest.mark.parametrize("weights", [[1.0, 2.0, 3.0], [3.0, 2.0, -1.0], [3.0, float("nan"), 1.0]])
 def test_owl_weights_that_are_not_sorted_and_nonnegative_raise(array: Any, weights: list[float]) -> None:
-    with pytest.raises(ValueError, match=r"`prox_owl\(x, weights\)` needs finite, non-negative, non-increasing"):
+    with pytest.raises(
+        ValueError, match=r"`prox_owl\(x, weights\)` needs finite, non-negative, non-increasing"
+    ):
         regmax.prox_owl(array(X), array(np.array(weights)))
 
 
 @FRAMEWORKS
 def test_owl_weights_of_another_length_raise(array: Any) -> None:
-    with pytest.raises(ValueError, match=r"`prox_owl\(x, weights\)` needs one weight per position.*Got \(2,\)"):
+    with pytest.raises(
+        ValueError, match=r"`prox_owl\(x, weights\)` needs one weight per position.*Got \(2,\)"
+    ):
         regmax.prox_owl(array(X), array(np.array([2.0, 1.0])))

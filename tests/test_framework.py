@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from conftest import Front
@@ -30,13 +32,17 @@ def test_fusedmax_waits_for_a_difference_of_two_lam(front: Front) -> None:
     """In two dimensions y_1 - y_2 = clip(soft-threshold(t, 2 lam), -1, 1)."""
     for lam in (0.1, 0.25, 1.0):
         difference = np.clip(np.sign(T) * np.maximum(np.abs(T) - 2 * lam, 0), -1, 1)
-        np.testing.assert_allclose(front(regmax.fusedmax, LINE, lam=lam)[:, 0], (1 + difference) / 2, atol=1e-14)
+        np.testing.assert_allclose(
+            front(regmax.fusedmax, LINE, lam=lam)[:, 0], (1 + difference) / 2, atol=1e-14
+        )
 
 
 def test_oscarmax_is_fusedmax_in_two_dimensions(front: Front) -> None:
     """max(a, b) = (a + b + |a - b|) / 2, and a + b = 1: OSCAR's lam is twice the fused lasso's."""
     for lam in (0.05, 0.3):
-        np.testing.assert_allclose(front(regmax.oscarmax, LINE, lam=2 * lam), front(regmax.fusedmax, LINE, lam=lam), atol=1e-15)
+        np.testing.assert_allclose(
+            front(regmax.oscarmax, LINE, lam=2 * lam), front(regmax.fusedmax, LINE, lam=lam), atol=1e-15
+        )
 
 
 def test_sparse_mappings_reach_zero_and_one_exactly(entry: Entry, front: Front) -> None:
@@ -55,7 +61,8 @@ def test_sqpnormmax_is_smoother_than_sparsemax_near_the_corner(front: Front) -> 
 
 
 @pytest.mark.parametrize(
-    ("mapping", "parameters"), [("fusedmax", {"lam": 0.0}), ("oscarmax", {"lam": 0.0}), ("sqpnormmax", {"p": 2.0})]
+    ("mapping", "parameters"),
+    [("fusedmax", {"lam": 0.0}), ("oscarmax", {"lam": 0.0}), ("sqpnormmax", {"p": 2.0})],
 )
 def test_sparsemax_is_a_special_case(front: Front, mapping: str, parameters: dict[str, float]) -> None:
     x = np.random.default_rng(0).normal(size=(50, 13))
@@ -69,7 +76,7 @@ def test_large_p_and_small_p_are_different_mappings(front: Front) -> None:
     """sqpnormmax tends to a smoother mapping as p falls: the support cannot shrink."""
     x = np.random.default_rng(1).normal(size=(30, 9))
     sizes = [np.sum(front(regmax.sqpnormmax, x, p=p) > 0, axis=-1) for p in (2.0, 1.7, 1.4, 1.2)]
-    for smaller, larger in zip(sizes, sizes[1:], strict=False):
+    for smaller, larger in pairwise(sizes):
         assert np.all(smaller <= larger)
     assert np.any(sizes[0] < sizes[-1])
 
@@ -111,9 +118,17 @@ def test_the_named_function_is_the_argmax_of_its_regularizer(entry: Entry, front
     mask = np.random.default_rng(3).random(x.shape) < 0.8
     for dim in (0, 1, -1):
         y = front(lambda a, mask, dim=dim: entry(a, dim, gamma=0.7, mask=mask), x, mask=mask)
-        ours = front(lambda a, mask, dim=dim: regmax.regularized_argmax(entry.omega, a, dim, gamma=0.7, mask=mask), x, mask=mask)
+        ours = front(
+            lambda a, mask, dim=dim: regmax.regularized_argmax(entry.omega, a, dim, gamma=0.7, mask=mask),
+            x,
+            mask=mask,
+        )
         np.testing.assert_array_equal(ours, y)
-        top = front(lambda a, mask, dim=dim: regmax.regularized_max(entry.omega, a, dim, gamma=0.7, mask=mask), x, mask=mask)
+        top = front(
+            lambda a, mask, dim=dim: regmax.regularized_max(entry.omega, a, dim, gamma=0.7, mask=mask),
+            x,
+            mask=mask,
+        )
         assert top.shape == tuple(np.delete(x.shape, dim))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -14,7 +12,11 @@ from torch.autograd import forward_ad, gradcheck, gradgradcheck
 import regmax
 
 DOUBLE = torch.float64
-ARRAYS = {"rows": (lambda x: x, -1), "columns": (lambda x: x.T, 0), "cube": (lambda x: x.reshape(2, 2, -1), 2)}
+LAYOUTS = {
+    "rows": (lambda x: x, -1, 1.0),
+    "columns": (lambda x: x.T, 0, 0.5),
+    "cube": (lambda x: x.reshape(2, 1, -1), 2, 2.0),
+}
 
 
 def tensor(x: np.ndarray) -> torch.Tensor:
@@ -25,11 +27,10 @@ def direction(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(shape, dtype=DOUBLE, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("gamma", [1.0, 0.5])
-@pytest.mark.parametrize("layout", ARRAYS)
-def test_gradcheck_first_and_second_order(entry: Entry, torch_path: str, layout: str, gamma: float) -> None:
-    arrange, dim = ARRAYS[layout]
-    x = tensor(interior(entry, 4, 6, gamma=gamma)).detach()
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_gradcheck_first_and_second_order(entry: Entry, torch_path: str, layout: str) -> None:
+    arrange, dim, gamma = LAYOUTS[layout]
+    x = tensor(interior(entry, 2, 5, gamma=gamma)).detach()
 
     def function(rows: torch.Tensor) -> torch.Tensor:
         return entry(arrange(rows), dim, gamma=gamma)
@@ -40,9 +41,9 @@ def test_gradcheck_first_and_second_order(entry: Entry, torch_path: str, layout:
 
 def test_gradcheck_with_a_mask(entry: Entry, torch_path: str) -> None:
     """The interior point is what the mask leaves; what it hides is far larger."""
-    x, mask = np.full((4, 9), 50.0), np.zeros(9, dtype=bool)
+    x, mask = np.full((2, 9), 50.0), np.zeros(9, dtype=bool)
     mask[[0, 2, 3, 5, 7, 8]] = True
-    x[:, mask] = interior(entry, 4, 6)
+    x[:, mask] = interior(entry, 2, 6)
 
     def function(rows: torch.Tensor) -> torch.Tensor:
         return entry(rows, mask=torch.tensor(mask))
@@ -60,7 +61,7 @@ def test_gradcheck_with_minus_infinity(entry: Entry, torch_path: str) -> None:
     def function(rows: torch.Tensor) -> torch.Tensor:
         return entry(rows.new_full((len(rows), 9), -torch.inf).index_copy(1, torch.tensor(kept), rows))
 
-    assert gradcheck(function, tensor(interior(entry, 4, 6)), check_forward_ad=True)
+    assert gradcheck(function, tensor(interior(entry, 2, 6)), check_forward_ad=True)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e3])
@@ -84,7 +85,7 @@ def test_a_jacobian_five_ways(entry: Entry, torch_path: str, scale: float) -> No
 
 
 def closed_form(entry: Entry, y: np.ndarray) -> np.ndarray:
-    """J from the paper: its sparsemax formula, Proposition 2's group means, and Proposition 1 for differentiable Omega."""
+    """J from the paper: sparsemax's formula, group means for the fused, Proposition 1 for differentiable Omega."""
     support = y > 0
     if entry.mapping == "softmax":
         return np.diag(y) - np.outer(y, y)
@@ -115,7 +116,9 @@ def _bordered_inverse(hessian: np.ndarray, support: np.ndarray) -> np.ndarray:
     return j
 
 
-def test_the_gradient_of_max_is_the_argmax_and_its_hessian_the_jacobian(entry: Entry, torch_path: str) -> None:
+def test_the_gradient_of_max_is_the_argmax_and_its_hessian_the_jacobian(
+    entry: Entry, torch_path: str
+) -> None:
     x = tensor(2.0 * interior(entry, 3, 6))
 
     def maximum(rows: torch.Tensor) -> torch.Tensor:

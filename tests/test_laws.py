@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import certificates
 import numpy as np
 import pytest
 import torch
 from conftest import Front
 from hypothesis import assume, given
-from strategies import masked_scores, scores, seeds
 from hypothesis import strategies as st
+from points import pattern
+from strategies import masked_scores, scores, seeds
 from table import Entry
 
 import regmax
@@ -36,11 +38,15 @@ def test_weights_lie_on_the_simplex(entry: Entry, front: Front, x: np.ndarray, g
     assert y.shape == x.shape
     assert np.all(y >= 0)
     assert not np.any(np.signbit(y))
-    np.testing.assert_allclose(y.sum(axis=-1, dtype=np.float64), 1, atol=8 * np.finfo(x.dtype).eps * np.sqrt(x.shape[1]))
+    np.testing.assert_allclose(
+        y.sum(axis=-1, dtype=np.float64), 1, atol=8 * np.finfo(x.dtype).eps * np.sqrt(x.shape[1])
+    )
 
 
 @given(xm=masked_scores(), gamma=GAMMAS)
-def test_masking_is_deleting(entry: Entry, front: Front, xm: tuple[np.ndarray, np.ndarray], gamma: float) -> None:
+def test_masking_is_deleting(
+    entry: Entry, front: Front, xm: tuple[np.ndarray, np.ndarray], gamma: float
+) -> None:
     x, mask = xm
     y = front(entry, x, gamma=gamma, mask=mask)
     assert np.all(y[~mask] == 0)
@@ -58,7 +64,9 @@ def test_adding_a_constant_changes_nothing(entry: Entry, front: Front, x: np.nda
 
 
 @given(x=scores(), rng=seeds())
-def test_permuting_scores_permutes_weights(entry: Entry, front: Front, x: np.ndarray, rng: np.random.Generator) -> None:
+def test_permuting_scores_permutes_weights(
+    entry: Entry, front: Front, x: np.ndarray, rng: np.random.Generator
+) -> None:
     if entry.positional:
         pytest.skip("fusedmax reads the order of the scores")
     order = rng.permutation(x.shape[1])
@@ -95,6 +103,19 @@ def test_the_duality_gap_is_zero_at_the_argmax_and_grows_away_from_it(
     tolerance = rounding(entry, x) * gamma * np.sqrt(x.shape[1])
     np.testing.assert_allclose(gap(y), 0, atol=tolerance)
     assert np.all(gap(other) >= gamma * entry.beta / 2 * norms(other - y, entry.norm) ** 2 - tolerance)
+
+
+@given(x=scores())
+def test_a_certificate_proves_the_weights(entry: Entry, front: Front, x: np.ndarray) -> None:
+    """The gap to a dual point that is read off the weights: unlike `duality_gap` it needs no argmax of the library."""
+    y = front(entry, x).astype(np.float64)
+    y /= y.sum(axis=-1, keepdims=True)
+    centred = x.astype(np.float64) - x.max(axis=-1, keepdims=True)
+    gap = certificates.gap(entry.mapping, centred, y, np.ones(x.shape, dtype=bool), **entry.parameters)
+    size = (
+        1 + entry.parameters.get("lam", 0) * x.shape[1]
+    )  # the gap adds and subtracts numbers as large as this
+    np.testing.assert_allclose(gap, 0, atol=16 * np.finfo(x.dtype).eps * size)
 
 
 @given(x=scores(), rng=seeds(), gamma=GAMMAS, step=st.sampled_from((1e-4, 1e-2, 1.0)))
@@ -146,18 +167,15 @@ def test_the_jacobian_is_symmetric_positive_and_annihilates_constants(
 
 
 @given(seed=st.integers(0, 2**32 - 1), d=SMALL, gamma=GAMMAS)
-def test_the_jacobian_equals_finite_differences(entry: Entry, torch_path: str, seed: int, d: int, gamma: float) -> None:
+def test_the_jacobian_equals_finite_differences(
+    entry: Entry, torch_path: str, seed: int, d: int, gamma: float
+) -> None:
     rng = np.random.default_rng(seed)
     x, v, h = rng.normal(size=d), rng.normal(size=d), 1e-6
     plus, minus = entry(x + h * v, gamma=gamma), entry(x - h * v, gamma=gamma)
     assume(np.array_equal(pattern(plus), pattern(minus)))
     product = jacobian(entry, x, gamma=gamma) @ v
     np.testing.assert_allclose(product, (plus - minus) / (2 * h), rtol=0, atol=1e-6 / entry.beta)
-
-
-def pattern(y: np.ndarray) -> np.ndarray:
-    """Which weights are zero and which are equal: inside one pattern the mapping is smooth."""
-    return np.where(y[:, None] == 0, -1, np.sign(y[:, None] - y[None, :]))
 
 
 @given(x=scores(), other=st.sampled_from((0.0, 1e6, np.inf, np.nan)), rng=seeds())

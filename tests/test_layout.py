@@ -66,7 +66,9 @@ def test_every_rank_and_every_dim_agree_with_rows(entry: Entry, front: Front, ra
     x = RNG.normal(size=(4, 2, 3, 2, 5)[:rank])
     for dim in range(-rank, rank):
         rows = np.moveaxis(x, dim, -1)
-        expected = np.moveaxis(front(entry, np.ascontiguousarray(rows).reshape(-1, rows.shape[-1])).reshape(rows.shape), -1, dim)
+        expected = np.moveaxis(
+            front(entry, np.ascontiguousarray(rows).reshape(-1, rows.shape[-1])).reshape(rows.shape), -1, dim
+        )
         np.testing.assert_allclose(front(lambda a, dim=dim: entry(a, dim), x), expected, rtol=0, atol=1e-15)
 
 
@@ -85,14 +87,18 @@ HALF = [torch.float16, torch.bfloat16]
 
 @pytest.mark.parametrize("dtype", [*HALF, torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("d", [3, 100, 2049])
-def test_tensor_types_are_kept_and_sum_to_one(entry: Entry, torch_path: str, dtype: torch.dtype, d: int) -> None:
+def test_tensor_types_are_kept_and_sum_to_one(
+    entry: Entry, torch_path: str, dtype: torch.dtype, d: int
+) -> None:
     x = torch.randn(8, d, generator=torch.Generator().manual_seed(d)).to(dtype).requires_grad_()
     y = entry(x)
     assert y.dtype == dtype
     exact = entry(x.detach().double())
     # Each weight is rounded once, by half an ulp: then the sum is off by half an ulp times one, at most.
     unit = torch.finfo(dtype).eps
-    torch.testing.assert_close(y.double().sum(-1), torch.ones(8, dtype=torch.float64), rtol=0, atol=unit + 1e-6 * (unit > 1e-8))
+    torch.testing.assert_close(
+        y.double().sum(-1), torch.ones(8, dtype=torch.float64), rtol=0, atol=unit + 1e-6 * (unit > 1e-8)
+    )
     torch.testing.assert_close(y.double(), exact, rtol=0.6 * unit, atol=3e-6 if unit > 1e-10 else 1e-12)
     y.backward(torch.linspace(-1, 1, d).to(dtype).expand(8, d))
     assert x.grad.dtype == dtype
@@ -107,7 +113,9 @@ def test_numpy_types_are_kept(entry: Entry, dtype: str) -> None:
     assert y.dtype.newbyteorder("=") == x.dtype.newbyteorder("=")
     unit = np.finfo(x.dtype).eps
     np.testing.assert_allclose(y.astype(np.float64).sum(-1), 1, atol=unit + 1e-6 * (unit > 1e-8))
-    np.testing.assert_allclose(y.astype(np.float64), entry(x.astype(np.float64)), rtol=unit, atol=3e-6 if unit > 1e-10 else 1e-12)
+    np.testing.assert_allclose(
+        y.astype(np.float64), entry(x.astype(np.float64)), rtol=unit, atol=3e-6 if unit > 1e-10 else 1e-12
+    )
 
 
 def test_more_than_float64_raises(entry: Entry) -> None:

@@ -39,7 +39,10 @@ def test_argmax_agrees_with_the_solver(entry: Entry, d: int) -> None:
     theirs = oracle.objective(entry.mapping, x, solution.y, gamma, **entry.parameters)
     assert np.all(ours >= theirs - 1e-9), (theirs - ours).max()
 
-    zero, positive = solution.slack > 1e-4, solution.y > 1e-4  # neither: too near a kink for the solver to say
+    zero, positive = (
+        solution.slack > 1e-4,
+        solution.y > 1e-4,
+    )  # neither: too near a kink for the solver to say
     assert np.mean(zero | positive) > (0.9 if entry.beta == 1 and entry.sparse else 0.4)
     if entry.sparse:
         assert np.all(y[zero] == 0.0)
@@ -73,7 +76,9 @@ def test_float32_is_within_rounding_of_float64(entry: Entry, d: int) -> None:
 def test_value_and_max_agree_with_the_solver(entry: Entry) -> None:
     x, gamma = random_problems(entry, 8)
     y = oracle.solve(entry.mapping, x, gamma, **entry.parameters).y
-    np.testing.assert_allclose(entry.omega.value(y), oracle.value(entry.mapping, y, **entry.parameters), atol=1e-12)
+    np.testing.assert_allclose(
+        entry.omega.value(y), oracle.value(entry.mapping, y, **entry.parameters), atol=1e-12
+    )
     for g in GAMMAS:
         rows = gamma == g
         highest = oracle.objective(entry.mapping, x[rows], y[rows], gamma[rows], **entry.parameters)

@@ -96,7 +96,9 @@ def test_a_squared_p_norm_written_by_hand_is_sqpnormmax(omega: Any) -> None:
     y, expected = regmax.regularized_argmax(omega, x), regmax.sqpnormmax(x, p=1.5)
     torch.testing.assert_close(y, expected, rtol=0, atol=1e-6)
     v = torch.linspace(-1, 1, 7, dtype=DOUBLE).expand_as(x)
-    torch.testing.assert_close(torch.autograd.grad(y, x, v), torch.autograd.grad(expected, x, v), rtol=0, atol=1e-4)
+    torch.testing.assert_close(
+        torch.autograd.grad(y, x, v), torch.autograd.grad(expected, x, v), rtol=0, atol=1e-4
+    )
 
 
 def test_derivatives_that_are_given_are_used() -> None:
@@ -107,7 +109,11 @@ def test_derivatives_that_are_given_are_used() -> None:
     assert omega.calls["hessian"] > 0
 
 
-OMEGAS = [pytest.param(Quadratic(), id="quadratic"), pytest.param(Tsallis(1.5), id="tsallis"), pytest.param(Tsallis(2.0), id="gini")]
+OMEGAS = [
+    pytest.param(Quadratic(), id="quadratic"),
+    pytest.param(Tsallis(1.5), id="tsallis"),
+    pytest.param(Tsallis(2.0), id="gini"),
+]
 
 
 @pytest.mark.parametrize("omega", OMEGAS)
@@ -163,7 +169,9 @@ def test_masked_positions_are_deleted(omega: Any) -> None:
 
 
 def test_strange_rows() -> None:
-    x = torch.tensor([[1.0, torch.nan, 0.0], [0.5, 0.2, 0.1], [1.0, 0.0, torch.inf], [-torch.inf] * 3], dtype=DOUBLE)
+    x = torch.tensor(
+        [[1.0, torch.nan, 0.0], [0.5, 0.2, 0.1], [1.0, 0.0, torch.inf], [-torch.inf] * 3], dtype=DOUBLE
+    )
     y = regmax.regularized_argmax(Tsallis(1.5), x)
     assert torch.all(torch.isnan(y[[0, 2]]))
     assert torch.equal(y[3], torch.zeros(3, dtype=DOUBLE))
@@ -187,7 +195,9 @@ def test_other_dims_ranks_and_types() -> None:
 def test_rows_that_do_not_converge_are_counted_in_a_warning() -> None:
     omega = Tsallis(1.5)
     omega.max_iter = 2
-    with pytest.warns(UserWarning, match=r"`Tsallis`: 6 of 6 rows.*tol=1e-12.*max_iter=2 .*Raise `max_iter` or `tol`"):
+    with pytest.warns(
+        UserWarning, match=r"`Tsallis`: 6 of 6 rows.*tol=1e-12.*max_iter=2 .*Raise `max_iter` or `tol`"
+    ):
         y = regmax.regularized_argmax(omega, X)
     torch.testing.assert_close(y.sum(-1), torch.ones(6, dtype=DOUBLE))
 
@@ -218,15 +228,17 @@ class Broken(regmax.SmoothRegularizer):
 
 
 def test_a_value_of_the_wrong_shape_raises() -> None:
-    with pytest.raises(ValueError, match=r"`Wrong.value\(y\)` must give one number per row, shape \(6,\).*Got \(6, 7\)"):
+    with pytest.raises(
+        ValueError, match=r"`Wrong.value\(y\)` must give one number per row, shape \(6,\).*Got \(6, 7\)"
+    ):
         regmax.regularized_argmax(Wrong(), X)
 
 
 def test_an_error_inside_value_is_seen() -> None:
-    with pytest.raises(RuntimeError, match="size mismatch|shapes cannot be multiplied"):
+    with pytest.raises(RuntimeError, match=r"size mismatch|shapes cannot be multiplied"):
         regmax.regularized_argmax(Broken(), X)
 
 
 def test_a_regularizer_without_value_cannot_be_made() -> None:
-    with pytest.raises(TypeError, match="abstract method '?value"):
+    with pytest.raises(TypeError, match=r"abstract method '?value"):
         regmax.SmoothRegularizer()  # type: ignore[abstract]

@@ -20,7 +20,9 @@ STRENGTHS = [
     pytest.param(Entry("sqpnormmax", "SquaredPNorm", {"p": 1.5}, beta=0.5, norm=1.5), "p", id="sqpnormmax-p"),
     pytest.param(Entry("softmax", "NegativeEntropy", norm=1), "gamma", id="softmax-gamma"),
     pytest.param(Entry("fusedmax", "FusedLasso", {"lam": 0.1}), "gamma", id="fusedmax-gamma"),
-    pytest.param(Entry("sqpnormmax", "SquaredPNorm", {"p": 1.5}, beta=0.5, norm=1.5), "gamma", id="sqpnormmax-gamma"),
+    pytest.param(
+        Entry("sqpnormmax", "SquaredPNorm", {"p": 1.5}, beta=0.5, norm=1.5), "gamma", id="sqpnormmax-gamma"
+    ),
 ]
 HEADS, QUERIES, D = 2, 2, 6
 
@@ -41,7 +43,9 @@ def strengths(entry: Entry, name: str, shape: tuple[int, ...]) -> torch.Tensor:
 
 @pytest.mark.parametrize(("entry", "name"), STRENGTHS)
 @pytest.mark.parametrize("shape", [(), (1,), (HEADS, 1, 1), (QUERIES, 1), (HEADS, QUERIES, 1)])
-def test_gradients_flow_to_strengths(torch_path: str, entry: Entry, name: str, shape: tuple[int, ...]) -> None:
+def test_gradients_flow_to_strengths(
+    torch_path: str, entry: Entry, name: str, shape: tuple[int, ...]
+) -> None:
     x, theta = scores_of(entry).requires_grad_(), strengths(entry, name, shape)
 
     def function(x: torch.Tensor, theta: torch.Tensor) -> torch.Tensor:
@@ -49,7 +53,9 @@ def test_gradients_flow_to_strengths(torch_path: str, entry: Entry, name: str, s
 
     assert gradcheck(function, (x, theta), check_forward_ad=True)
     assert gradgradcheck(function, (x, theta))
-    (gradient,) = torch.autograd.grad(function(x, theta), theta, torch.linspace(-1, 1, x.numel()).reshape(x.shape).double())
+    (gradient,) = torch.autograd.grad(
+        function(x, theta), theta, torch.linspace(-1, 1, x.numel()).reshape(x.shape).double()
+    )
     assert gradient.shape == shape
     assert gradient.abs().max() > 1e-3
 
@@ -71,7 +77,9 @@ def test_gradients_flow_to_strengths_under_a_mask(torch_path: str, entry: Entry,
         assert gradcheck(function, (x.clone().requires_grad_(), theta), check_forward_ad=True)
     v = torch.linspace(-1, 1, 9, dtype=DOUBLE)
     (masked,) = torch.autograd.grad(entry(hidden, **{name: theta}), theta, v.expand_as(x))
-    (alone,) = torch.autograd.grad(entry(x[..., kept], **{name: theta}), theta, v[kept].expand(HEADS, QUERIES, 6))
+    (alone,) = torch.autograd.grad(
+        entry(x[..., kept], **{name: theta}), theta, v[kept].expand(HEADS, QUERIES, 6)
+    )
     torch.testing.assert_close(masked, alone)
 
 
@@ -103,7 +111,11 @@ def test_a_strength_moves_with_dim(front: Any, entry: Entry, name: str) -> None:
     x = scores_of(entry).numpy()
     values = value_of(entry, name) * np.array([0.7, 1.1])
     y = front(entry, x, **{name: values.reshape(HEADS, 1, 1)})
-    moved = front(lambda a, **options: entry(a, 0, **options), np.moveaxis(x, -1, 0).copy(), **{name: values.reshape(1, HEADS, 1)})
+    moved = front(
+        lambda a, **options: entry(a, 0, **options),
+        np.moveaxis(x, -1, 0).copy(),
+        **{name: values.reshape(1, HEADS, 1)},
+    )
     np.testing.assert_allclose(np.moveaxis(moved, 0, -1), y, rtol=0, atol=1e-14)
 
 

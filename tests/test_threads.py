@@ -68,23 +68,31 @@ def test_a_fork_after_threads_does_not_hang() -> None:
         pytest.fail("the child hangs")
     assert child.exitcode == 0
     np.testing.assert_allclose(queue.get(), len(x), rtol=1e-4)
-    np.testing.assert_allclose(regmax.fusedmax(x, lam=0.1).sum(), len(x), rtol=1e-4)  # and the parent still works
+    np.testing.assert_allclose(
+        regmax.fusedmax(x, lam=0.1).sum(), len(x), rtol=1e-4
+    )  # and the parent still works
 
 
 @MAPPINGS
 def test_concurrent_calls_do_not_disturb_each_other(entry: Entry) -> None:
     torch.set_num_threads(2)
-    batches = [torch.randn(512, d, generator=torch.Generator().manual_seed(d)) for d in (5, 32, 64, 129, 256, 700)]
+    batches = [
+        torch.randn(512, d, generator=torch.Generator().manual_seed(d)) for d in (5, 32, 64, 129, 256, 700)
+    ]
     expected = [forward_and_backward(entry, x) for x in batches]
     with ThreadPoolExecutor(max_workers=4) as pool:
         for _ in range(5):
-            for ours, theirs in zip(pool.map(lambda x: forward_and_backward(entry, x), batches), expected, strict=True):
+            for ours, theirs in zip(
+                pool.map(lambda x: forward_and_backward(entry, x), batches), expected, strict=True
+            ):
                 assert torch.equal(ours[0], theirs[0])
                 assert torch.equal(ours[1], theirs[1])
 
 
 def run_python(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
 
 
 def test_importing_regmax_imports_no_framework() -> None:
@@ -93,7 +101,9 @@ def test_importing_regmax_imports_no_framework() -> None:
 
 
 def test_numpy_arrays_need_no_torch() -> None:
-    code = "import sys, numpy, regmax; y = regmax.fusedmax(numpy.zeros(4)); print(y[0], 'torch' in sys.modules)"
+    code = (
+        "import sys, numpy, regmax; y = regmax.fusedmax(numpy.zeros(4)); print(y[0], 'torch' in sys.modules)"
+    )
     assert run_python(code).split() == ["0.25", "False"]
 
 

@@ -49,7 +49,13 @@ def test_second_derivatives(entry: Entry, torch_path: str) -> None:
 
     h, eye = 1e-5, torch.eye(6, dtype=x.dtype)
     expected = torch.stack([(grad(loss)(x + h * e) - grad(loss)(x - h * e)) / (2 * h) for e in eye])
-    for second in (hessian(loss), jacrev(jacrev(loss)), jacfwd(jacrev(loss)), jacrev(jacfwd(loss)), jacfwd(jacfwd(loss))):
+    for second in (
+        hessian(loss),
+        jacrev(jacrev(loss)),
+        jacfwd(jacrev(loss)),
+        jacrev(jacfwd(loss)),
+        jacfwd(jacfwd(loss)),
+    ):
         torch.testing.assert_close(second(x), expected, rtol=1e-5, atol=1e-6)
     assert expected.abs().max() > 0.05
 
@@ -80,7 +86,9 @@ def test_vmap_with_a_mask(entry: Entry, torch_path: str, x_dim: int | None, mask
     def slices(t: torch.Tensor, dim: int | None) -> list[torch.Tensor]:
         return [t] * 3 if dim is None else list(t.unbind(dim))
 
-    expected = torch.stack([entry(a, mask=m) for a, m in zip(slices(x, x_dim), slices(mask, mask_dim), strict=True)])
+    expected = torch.stack(
+        [entry(a, mask=m) for a, m in zip(slices(x, x_dim), slices(mask, mask_dim), strict=True)]
+    )
     ours = vmap(lambda a, m: entry(a, mask=m), in_dims=(x_dim, mask_dim))(x, mask)
     torch.testing.assert_close(ours, expected, rtol=0, atol=1e-14)
 
