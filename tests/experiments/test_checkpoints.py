@@ -1,0 +1,65 @@
+"""A checkpoint that is not what it should be is refused, and stays as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from regmax.experiments.errors import ExperimentError
+from regmax.experiments.training import checkpoints
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    checkpoints.write(tmp_path / "last.safetensors", {"model.a": torch.arange(8.0)}, {"step": 3})
+    return tmp_path / "last.safetensors"
+
+
+def refused(path: Path, match: str) -> None:
+    before = path.read_bytes()
+    with pytest.raises(ExperimentError, match=match):
+        checkpoints.read(path)
+    assert path.read_bytes() == before
+
+
+def test_what_was_written_is_read(path: Path) -> None:
+    found, state = checkpoints.read(path)
+    assert found["model.a"].tolist() == list(range(8))
+    assert state == {"step": 3}
+    assert [other.name for other in path.parent.iterdir()] == [path.name]
+
+
+def test_an_empty_checkpoint_is_refused(path: Path) -> None:
+    path.write_bytes(b"")
+    refused(path, "is damaged")
+
+
+def test_a_truncated_checkpoint_is_refused(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-5])
+    refused(path, "is damaged")
+
+
+@pytest.mark.parametrize("place", [-1, -20])
+def test_a_flipped_bit_is_noticed(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 4
+    path.write_bytes(bytes(content))
+    refused(path, "is damaged: its checksum does not match")
+
+
+def test_a_changed_state_is_noticed(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(rb"\"step\": 3", rb"\"step\": 4"))
+    refused(path, "is damaged: its checksum does not match")
+
+
+def test_a_foreign_checkpoint_is_refused(path: Path) -> None:
+    save_file({"weight": torch.zeros(2)}, path)
+    refused(path, r"is not a checkpoint of `regmax train`")
+
+
+def test_a_missing_checkpoint_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match=r"best.safetensors does not exist"):
+        checkpoints.read(tmp_path / "best.safetensors")

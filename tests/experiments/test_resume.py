@@ -1,0 +1,181 @@
+"""A run that is stopped at any moment, and resumed, ends with the same bits."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import ALONE, options, same_bits, start, tensors, tiny
+
+from regmax.experiments import run
+from regmax.experiments.errors import ExperimentError
+from regmax.experiments.training import checkpoints, runs
+from regmax.experiments.training.loop import Trainer
+
+TIMES = ("seconds", "words per second")
+
+
+class Stop(Exception):
+    """Stands for the end of the process."""
+
+
+def history(folder: Path) -> list[dict[str, float]]:
+    records = json.loads((folder / runs.HISTORY).read_text())
+    return [{name: value for name, value in record.items() if name not in TIMES} for record in records]
+
+
+def stop_before(trainer: Trainer, step: int) -> None:
+    """Let the trainer die before a step."""
+    original = trainer._step
+
+    def step_or_stop(rows: list[int]) -> float:
+        if trainer.state.step == step:
+            raise Stop
+        return original(rows)
+
+    trainer._step = step_or_stop  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("task", ["translation", "entailment", "summarization"])
+def test_stopping_before_any_step_changes_nothing(task: str, tmp_path: Path) -> None:
+    config = tiny(task)
+    whole = start(config, tmp_path / "whole")
+    whole.run()
+    assert whole.state.step == whole.steps == 6
+    for step in range(whole.steps):
+        folder = tmp_path / str(step)
+        trainer = start(config, folder)
+        stop_before(trainer, step)
+        with pytest.raises(Stop):
+            trainer.run()
+        Trainer(config, folder, ALONE).run()
+        assert same_bits(folder, tmp_path / "whole")
+        assert history(folder) == history(tmp_path / "whole")
+
+
+def test_killed_processes_resume_bit_for_bit(tmp_path: Path) -> None:
+    config = tiny(generated=400, save_every=3)
+    command = ["train", "translation", *options(config)]
+    finish(command, tmp_path / "whole")
+    process = launch(command, tmp_path / "killed")
+    wait_for(tmp_path / "killed" / runs.LAST, process)
+    kill(process)
+    process = launch([*command, "--resume"], tmp_path / "killed")
+    time.sleep(3)  # anywhere: while it reads, trains or writes
+    kill(process)
+    finish([*command, "--resume"], tmp_path / "killed")
+    assert same_bits(tmp_path / "killed", tmp_path / "whole")
+    for name in ("scores", "attention"):
+        one, other = (runs.read_result(tmp_path / which)[name] for which in ("killed", "whole"))
+        assert one == other
+
+
+def launch(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
+    code = "import sys; from regmax.cli import main; sys.exit(main(sys.argv[1:]))"
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *command, "--out", str(folder)], env=environment, stdout=subprocess.DEVNULL
+    )
+
+
+def finish(command: list[str], folder: Path) -> None:
+    assert launch(command, folder).wait(60) == 0
+
+
+def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
+    while not path.exists():
+        assert process.poll() is None, "the run ended before its first checkpoint"
+        time.sleep(0.01)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def test_a_crash_while_writing_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.safetensors"
+    checkpoints.write(path, {"model.a": torch.ones(3)}, {"step": 1})
+
+    def crash(*_: Any) -> None:
+        raise Stop
+
+    monkeypatch.setattr(os, "fsync", crash)
+    with pytest.raises(Stop):
+        checkpoints.write(path, {"model.a": torch.zeros(3)}, {"step": 2})
+    found, state = checkpoints.read(path)
+    assert state == {"step": 1}
+    assert found["model.a"].tolist() == [1, 1, 1]
+
+
+def test_a_finished_run_is_only_tested_again(tmp_path: Path) -> None:
+    config = tiny()
+    first = run.train(config, tmp_path / "run")
+    before = tensors(tmp_path / "run")
+    again = run.resume(tmp_path / "run", {})
+    assert first is not None
+    assert again is not None
+    assert first["scores"] == again["scores"]
+    assert all(torch.equal(before[name], tensor) for name, tensor in tensors(tmp_path / "run").items())
+
+
+def test_a_new_run_overwrites_nothing(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ExperimentError, match=r"is not empty: `--resume` continues its run"):
+        run.train(tiny(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_resuming_needs_a_run(tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match=r"holds no run to resume: config.json is missing"):
+        run.resume(tmp_path, {})
+
+
+def test_resuming_refuses_another_configuration(tmp_path: Path) -> None:
+    start(tiny(), tmp_path / "run")
+    with pytest.raises(ExperimentError, match=r"has mapping='fusedmax'. Got 'softmax'"):
+        run.resume(tmp_path / "run", {"mapping": "softmax"})
+
+
+def test_resuming_refuses_other_data(tmp_path: Path) -> None:
+    trainer = start(tiny(), tmp_path / "run")
+    trainer.run()
+    with pytest.raises(ExperimentError, match="was trained on other data"):
+        Trainer(tiny(generated=39), tmp_path / "run", ALONE)
+
+
+def test_resuming_refuses_another_number_of_processes(tmp_path: Path) -> None:
+    start(tiny(), tmp_path / "run").run()
+    found, state = checkpoints.read(tmp_path / "run" / runs.LAST)
+    checkpoints.write(tmp_path / "run" / runs.LAST, found, {**state, "processes": 2})
+    with pytest.raises(ExperimentError, match=r"comes from 2 process\(es\). Got 1"):
+        Trainer(tiny(), tmp_path / "run", ALONE)
+
+
+def test_resuming_refuses_another_model(tmp_path: Path) -> None:
+    start(tiny(), tmp_path / "run").run()
+    with pytest.raises(ExperimentError, match="belongs to another model"):
+        Trainer(tiny(hidden=6), tmp_path / "run", ALONE)
+
+
+def test_early_stopping_waits_for_the_end_of_annealing(tmp_path: Path) -> None:
+    trainer = start(tiny(epochs=10, patience=1, rate=1e-9, dropout=0.0), tmp_path / "run")
+    trainer.run()
+    # gamma is final after 7 of 10 epochs; the first score then is the best, and the second is no better.
+    assert trainer.state.step == 8 * trainer.steps_per_epoch
+
+
+def test_a_loss_that_is_not_a_number_ends_the_run(tmp_path: Path) -> None:
+    trainer = start(tiny(), tmp_path / "run")
+    with torch.no_grad():
+        trainer.task.model.combine.weight.fill_(float("nan"))  # type: ignore[union-attr, operator]
+    with pytest.raises(ExperimentError, match=r"The loss is nan at step 0: try a smaller `rate`"):
+        trainer.run()
