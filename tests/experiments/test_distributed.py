@@ -42,5 +42,5 @@ def test_two_processes_make_the_steps_of_one(tmp_path: Path) -> None:
 def test_every_row_has_one_process() -> None:
     worlds = [World(rank, 3, torch.device("cpu")) for rank in range(3)]
     shares = [world.share([5, 6, 7, 8]) for world in worlds]
-    assert sorted(sum(shares, [])) == [5, 6, 7, 8]
+    assert sorted(row for share in shares for row in share) == [5, 6, 7, 8]
     assert worlds[2].share([5, 6]) == []

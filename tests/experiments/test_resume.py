@@ -23,7 +23,7 @@ from regmax.experiments.training.loop import Trainer
 TIMES = ("seconds", "words per second")
 
 
-class Stop(Exception):
+class StopError(Exception):
     """Stands for the end of the process."""
 
 
@@ -38,7 +38,7 @@ def stop_before(trainer: Trainer, step: int) -> None:
 
     def step_or_stop(rows: list[int]) -> float:
         if trainer.state.step == step:
-            raise Stop
+            raise StopError
         return original(rows)
 
     trainer._step = step_or_stop  # type: ignore[method-assign]
@@ -54,7 +54,7 @@ def test_stopping_before_any_step_changes_nothing(task: str, tmp_path: Path) -> 
         folder = tmp_path / str(step)
         trainer = start(config, folder)
         stop_before(trainer, step)
-        with pytest.raises(Stop):
+        with pytest.raises(StopError):
             trainer.run()
         Trainer(config, folder, ALONE).run()
         assert same_bits(folder, tmp_path / "whole")
@@ -82,7 +82,9 @@ def launch(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
     code = "import sys; from regmax.cli import main; sys.exit(main(sys.argv[1:]))"
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [sys.executable, "-c", code, *command, "--out", str(folder)], env=environment, stdout=subprocess.DEVNULL
+        [sys.executable, "-c", code, *command, "--out", str(folder)],
+        env=environment,
+        stdout=subprocess.DEVNULL,
     )
 
 
@@ -101,15 +103,17 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def test_a_crash_while_writing_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_while_writing_leaves_the_old_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "x.safetensors"
     checkpoints.write(path, {"model.a": torch.ones(3)}, {"step": 1})
 
     def crash(*_: Any) -> None:
-        raise Stop
+        raise StopError
 
     monkeypatch.setattr(os, "fsync", crash)
-    with pytest.raises(Stop):
+    with pytest.raises(StopError):
         checkpoints.write(path, {"model.a": torch.zeros(3)}, {"step": 2})
     found, state = checkpoints.read(path)
     assert state == {"step": 1}

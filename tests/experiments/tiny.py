@@ -15,7 +15,14 @@ from regmax.experiments.training.distributed import World
 from regmax.experiments.training.loop import Trainer
 
 ALONE = World(0, 1, torch.device("cpu"))
-_SIZES: dict[str, Any] = {"generated": 40, "batch": 16, "epochs": 2, "words": 8, "hidden": 8, "tensorboard": False}
+_SIZES: dict[str, Any] = {
+    "generated": 40,
+    "batch": 16,
+    "epochs": 2,
+    "words": 8,
+    "hidden": 8,
+    "tensorboard": False,
+}
 _SEQ2SEQ: dict[str, Any] = {"decode_dev": False, "beam": 2, "least_count": 1}
 
 
@@ -27,11 +34,18 @@ def tiny(task: str = "translation", **changes: Any) -> Config:
 
 def options(made: Config) -> list[str]:
     """The command line that makes `tiny()`."""
-    fields = {"mapping": "fusedmax", "save_every": 2, **_SIZES, **(_SEQ2SEQ if made.task != "entailment" else {})}
+    fields = {
+        "mapping": "fusedmax",
+        "save_every": 2,
+        **_SIZES,
+        **(_SEQ2SEQ if made.task != "entailment" else {}),
+    }
     listed = []
     for name in fields:
         flag, value = name.replace("_", "-"), getattr(made, name)
-        listed += [f"--{'' if value else 'no-'}{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
+        listed += (
+            [f"--{'' if value else 'no-'}{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
+        )
     return listed
 
 

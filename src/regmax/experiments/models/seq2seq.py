@@ -84,7 +84,7 @@ class Seq2Seq(nn.Module):
     def _initialize(self, width: float) -> None:
         for parameter in self.parameters() if width else ():
             nn.init.uniform_(parameter, -width, width)
-        for embedding in dict.fromkeys([self.source_words, self.target_words]):  # the same one twice if shared
+        for embedding in (self.source_words, self.target_words):
             nn.init.uniform_(embedding.weight, -0.1, 0.1)
             with torch.no_grad():
                 embedding.weight[PAD].zero_()

@@ -1,0 +1,139 @@
+"""Run folders become tables, and the commands say what they do."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regmax.cli import main
+from regmax.experiments.errors import ExperimentError
+from regmax.experiments.tables import FORMATS, Cell, find_runs, tables
+
+Captured = pytest.CaptureFixture[str]
+
+
+def result(folder: Path, mapping: str, seed: int, **changes: Any) -> None:
+    record = {
+        "task": "translation",
+        "mapping": mapping,
+        "seed": seed,
+        "data": ["test.en", "test.de"],
+        "scores": {"BLEU": 30.0},
+        "attention": {"support": 3.0, "precision": 40.0},
+        "speed": {"seconds per epoch": 10.0, "words per second": 2000.0},
+        **changes,
+    }
+    (folder / f"{mapping}-{seed}").mkdir(parents=True)
+    (folder / f"{mapping}-{seed}" / "result.json").write_text(json.dumps(record))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for seed, score in enumerate((34.0, 36.0)):
+        result(tmp_path, "softmax", seed, scores={"BLEU": score})
+        speed = {"seconds per epoch": 20.0, "words per second": 1900.0}
+        result(tmp_path, "fusedmax", seed, scores={"BLEU": score + 1}, speed=speed)
+    result(tmp_path, "sqpnormmax", 0, scores={"BLEU": 33.0}, attention={"support": 2.0})
+    return tmp_path
+
+
+def test_a_table_has_mean_deviation_and_the_best(folder: Path) -> None:
+    scores, attention, speed = tables(find_runs([folder]))
+    assert scores.title == "translation, test.en test.de"
+    assert scores.columns == ("BLEU",)
+    assert scores.rows == (
+        ("softmax", (Cell(35.0, pytest.approx(2**0.5)),)),
+        ("fusedmax", (Cell(36.0, pytest.approx(2**0.5), best=True),)),
+        ("sqpnormmax", (Cell(33.0, None),)),
+    )
+    assert attention.rows[2][1] == (Cell(2.0, None), None)
+    ratios = [cells[-1].mean for _, cells in speed.rows if cells[-1]]
+    assert ratios == pytest.approx([1.0, 0.95, 1.0])
+
+
+def test_every_format_shows_the_same_numbers(folder: Path) -> None:
+    (scores,) = tables(find_runs([folder]), ["scores"])
+    assert FORMATS["terminal"](scores).splitlines()[3:] == [
+        "     softmax  35.00 ± 1.41 ",
+        "    fusedmax  36.00 ± 1.41*",
+        "sq-pnorm-max         33.00 ",
+    ]
+    assert FORMATS["markdown"](scores).splitlines()[2:6] == [
+        "| attention | BLEU |",
+        "|---|---:|",
+        "| softmax | 35.00 ± 1.41 |",
+        "| fusedmax | **36.00 ± 1.41** |",
+    ]
+    assert r"fusedmax & \textbf{36.00 $\pm$ 1.41} \\" in FORMATS["latex"](scores)
+    rows = list(csv.DictReader(io.StringIO(FORMATS["csv"](scores))))
+    assert [float(row["mean"]) for row in rows] == [35.0, 36.0, 33.0]
+    assert [row["deviation"] for row in rows][2] == ""
+
+
+def test_tasks_and_test_sets_have_their_own_tables(folder: Path) -> None:
+    result(folder / "more", "softmax", 7, data=["other"])
+    result(
+        folder / "more", "softmax", 8, task="entailment", data=["dev"], scores={"accuracy": 70.0, "loss": 0.7}
+    )
+    made = tables(find_runs([folder]), ["scores"])
+    assert [table.title for table in made] == [
+        "entailment, dev",
+        "translation, other",
+        "translation, test.en test.de",
+    ]
+    assert made[0].columns == ("accuracy",)
+
+
+def test_summaries_have_truncated_and_whole_scores_and_the_parts_of_rouge_l(tmp_path: Path) -> None:
+    scores = {
+        f"{name} {part}{kind}": 1.0
+        for kind in (" (75 bytes)", "")
+        for name in ("ROUGE-1", "ROUGE-L")
+        for part in ("precision", "recall", "f1")
+    }
+    result(tmp_path, "softmax", 0, task="summarization", scores=scores)
+    f1, rouge_l = tables(find_runs([tmp_path]), ["scores"])
+    assert f1.columns == ("ROUGE-1 f1 (75 bytes)", "ROUGE-L f1 (75 bytes)", "ROUGE-1 f1", "ROUGE-L f1")
+    assert len(rouge_l.columns) == 6
+
+
+def test_folders_without_a_run_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match="No finished run found"):
+        find_runs([tmp_path])
+    (tmp_path / "result.json").write_text("{}")
+    with pytest.raises(ExperimentError, match=r"result.json is not the result of a run"):
+        tables(find_runs([tmp_path]))
+
+
+def test_the_commands_train_evaluate_and_tabulate(tmp_path: Path, capsys: Captured) -> None:
+    sizes = ["--generated", "30", "--epochs", "1", "--words", "8", "--hidden", "8", "--mapping", "sparsemax"]
+    out = tmp_path / "runs" / "one"
+    assert main(["train", "entailment", *sizes, "--out", str(out)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == str(out)
+    assert {path.name for path in out.iterdir()} == {
+        "best.safetensors", "config.json", "examples.json", "history.json", "last.safetensors", "outputs.txt",
+        "result.json", "tensorboard", "vocabulary.txt",
+    }  # fmt: skip
+    before = {path: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    assert main(["evaluate", str(out), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["scores"] == json.loads((out / "result.json").read_text())["scores"]
+    assert {path: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+    assert main(["table", str(tmp_path), "--format", "markdown"]) == 0
+    assert "| sparsemax |" in capsys.readouterr().out
+
+
+def test_a_command_that_cannot_work_says_why_in_one_line(tmp_path: Path, capsys: Captured) -> None:
+    assert main(["train", "translation", "--mapping", "hardmax", "--out", str(tmp_path / "run")]) == 1
+    names = "softmax, sparsemax, fusedmax, oscarmax, sqpnormmax"
+    assert capsys.readouterr().err == f"regmax train: `mapping` must be one of {names}. Got 'hardmax'.\n"
+    assert main(["train", "translation", "--train", "a", "b", "--out", str(tmp_path / "run")]) == 1
+    assert "`train`, `dev` and `test` must be given together" in capsys.readouterr().err
+    assert main(["evaluate", str(tmp_path)]) == 1
+    assert "config.json is missing" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
