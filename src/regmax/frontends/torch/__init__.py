@@ -50,7 +50,7 @@ def _plain(x: Tensor, keep: Tensor | None, theta: Any, kernel: str) -> Tensor:
     strength = float(theta or 0.0)
     if x.requires_grad and torch.is_grad_enabled():
         return autograd.PlainArgmax.apply(x, keep, strength, kernel)  # type: ignore[no-any-return]
-    return ops.call_argmax(x, keep, None, strength, kernel, False)[0]
+    return ops.call_argmax(x, keep, None, strength, kernel, None)
 
 
 def _argmax_rows(omega: KernelRegularizer, rows: Rows) -> Tensor:
@@ -64,11 +64,12 @@ def _argmax_rows(omega: KernelRegularizer, rows: Rows) -> Tensor:
 
 def _apply(rows: Rows, kernel: str) -> Tensor:
     x, keep, theta = rows.x, rows.keep, rows.theta
-    if isinstance(theta, Tensor):
-        # The derivative in theta looks at neighbours and counts: it must know the scores of -inf as deleted.
-        keep = kept(rows)
-    elif is_plain(x) and autograd.has_core(x):
+    core = autograd.has_core(x)
+    if core and is_plain(x) and not isinstance(theta, Tensor):
         return _plain(x.contiguous(), keep, theta, kernel)
+    if isinstance(theta, Tensor) or not core:
+        # Tensor operations read neighbours and counts off the mask: it must delete the scores of -inf too.
+        keep = kept(rows)
     return autograd.argmax(x, keep, theta, kernel)
 
 

@@ -31,27 +31,26 @@ def _split(theta: Theta) -> tuple[Tensor | None, float]:
     return (theta, 0.0) if isinstance(theta, Tensor) else (None, float(theta or 0.0))
 
 
-def map_rows(x: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> ops.Structure:
-    """Weights and row structure, on any device; the structure is empty where tensor operations computed."""
+def map_rows(x: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> tuple[Tensor, Tensor]:
+    """Weights and bits of rows, on any device; there are no bits where tensor operations computed."""
     if not has_core(x):
-        empty = x.new_empty([0], dtype=torch.int64)
-        return tensors.argmax(kernel, x, keep, theta), empty, empty.clone()
+        no_bits = x.new_empty([0, *x.shape[:-1], 1], dtype=torch.int64)
+        return tensors.argmax(kernel, x, keep, theta), no_bits
     if is_plain(x):
-        return ops.call_argmax(x.contiguous(), keep, *_split(theta), kernel, True)
+        bits = x.new_empty(ops.bits_shape(x, kernel), dtype=torch.int64)
+        return ops.call_argmax(x.contiguous(), keep, *_split(theta), kernel, bits), bits
     return ops.argmax(x, keep, *_split(theta), kernel)
 
 
-def product(
-    v: Tensor, y: Tensor, support: Tensor, joined: Tensor, keep: Tensor | None, theta: Theta, kernel: str
-) -> Tensor:
+def product(v: Tensor, y: Tensor, bits: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> Tensor:
     """J v, differentiable as often as one likes."""
     differentiable = torch.is_grad_enabled() or not is_plain(v)
     if not has_core(y) or (kernel == "sqpnormmax" and differentiable):
         return tensors.jacobian_product(kernel, y, v, keep, theta)
     if differentiable:
         constant = theta.detach() if isinstance(theta, Tensor) else theta
-        return JacobianProduct.apply(v, y.detach(), support, joined, keep, constant, kernel)
-    return ops.call_jacobian_product(v, y, support, joined, keep, *_split(theta), kernel)
+        return JacobianProduct.apply(v, y.detach(), bits, keep, constant, kernel)
+    return ops.call_jacobian_product(v, y, bits, keep, *_split(theta), kernel)
 
 
 class PlainArgmax(Function):
@@ -59,39 +58,40 @@ class PlainArgmax(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, keep: Tensor | None, theta: float, kernel: str) -> Tensor:
-        y, support, joined = ops.call_argmax(x, keep, None, theta, kernel, True)
-        ctx.save_for_backward(y, support, joined, keep)
+        bits = torch.empty(ops.bits_shape(x, kernel), dtype=torch.int64)
+        y = ops.call_argmax(x, keep, None, theta, kernel, bits)
+        ctx.save_for_backward(y, bits, keep)
         ctx.theta, ctx.kernel = theta, kernel
         return y
 
     @staticmethod
     def backward(ctx: Any, v: Tensor) -> Any:
-        y, support, joined, keep = ctx.saved_tensors
-        return product(v, y, support, joined, keep, ctx.theta, ctx.kernel), None, None, None
+        y, bits, keep = ctx.saved_tensors
+        return product(v, y, bits, keep, ctx.theta, ctx.kernel), None, None, None
 
 
 class Argmax(Function):
-    """Pi(x; theta), with the row structure as further, not differentiable, outputs."""
+    """Pi(x; theta), with the rows' bits as a further, not differentiable, output."""
 
     @staticmethod
-    def forward(x: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> ops.Structure:
+    def forward(x: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> tuple[Tensor, Tensor]:
         return map_rows(x, keep, theta, kernel)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: ops.Structure) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         _, keep, theta, kernel = inputs
-        y, support, joined = output
-        ctx.mark_non_differentiable(support, joined)
+        y, bits = output
+        ctx.mark_non_differentiable(bits)
         ctx.kernel, ctx.number = kernel, None if isinstance(theta, Tensor) else theta
-        saved = (y, support, joined, keep, theta if isinstance(theta, Tensor) else None)
+        saved = (y, bits, keep, theta if isinstance(theta, Tensor) else None)
         ctx.save_for_backward(*saved)
         ctx.save_for_forward(*saved)
 
     @staticmethod
     def backward(ctx: Any, v: Tensor, *_: Any) -> Any:
-        y, support, joined, keep, theta = ctx.saved_tensors
+        y, bits, keep, theta = ctx.saved_tensors
         strength = ctx.number if theta is None else theta
-        x_grad = product(v, y, support, joined, keep, strength, ctx.kernel)
+        x_grad = product(v, y, bits, keep, strength, ctx.kernel)
         theta_grad = None
         if theta is not None and ctx.needs_input_grad[2]:
             rows = -(x_grad * tensors.theta_gradient(ctx.kernel, y, keep, theta)).sum(-1, keepdim=True)
@@ -100,67 +100,64 @@ class Argmax(Function):
 
     @staticmethod
     def jvp(ctx: Any, x_t: Tensor | None, _keep: Any, theta_t: Tensor | None, _kernel: Any) -> Any:
-        y, support, joined, keep, theta = ctx.saved_tensors
+        y, bits, keep, theta = ctx.saved_tensors
         strength = ctx.number if theta is None else theta
         direction = torch.zeros_like(y) if x_t is None else x_t
         if theta_t is not None:
             direction = direction - theta_t * tensors.theta_gradient(ctx.kernel, y, keep, theta)
-        return product(direction, y, support, joined, keep, strength, ctx.kernel), None, None
+        return product(direction, y, bits, keep, strength, ctx.kernel), None
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, x: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> Any:
         x = batch_first(x, in_dims[0], info.batch_size)
         keep = None if keep is None else batch_first(keep, in_dims[1])
         theta = batch_first(theta, in_dims[2]) if isinstance(theta, Tensor) else theta
-        output = Argmax.apply(x, keep, theta, kernel)
-        return output, tuple(_out_dim(part) for part in output)
+        return Argmax.apply(x, keep, theta, kernel), (0, 1)
 
 
 class JacobianProduct(Function):
     """J v for the kernels whose Jacobian is locally constant: linear in v, and symmetric."""
 
     @staticmethod
-    def forward(
-        v: Tensor, y: Tensor, support: Tensor, joined: Tensor, keep: Tensor | None, theta: Theta, kernel: str
-    ) -> Tensor:
+    def forward(v: Tensor, y: Tensor, bits: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> Tensor:
         if is_plain(v):
-            return ops.call_jacobian_product(v, y, support, joined, keep, *_split(theta), kernel)
-        return ops.jacobian_product(v, y, support, joined, keep, *_split(theta), kernel)
+            y, bits = y.contiguous(), bits.contiguous()
+            return ops.call_jacobian_product(v, y, bits, keep, *_split(theta), kernel)
+        return ops.jacobian_product(v, y, bits, keep, *_split(theta), kernel)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, *tensors_, theta, kernel = inputs
+        _, y, bits, keep, theta, kernel = inputs
         ctx.kernel, ctx.number = kernel, None if isinstance(theta, Tensor) else theta
-        saved = (*tensors_, theta if isinstance(theta, Tensor) else None)
+        saved = (y, bits, keep, theta if isinstance(theta, Tensor) else None)
         ctx.save_for_backward(*saved)
         ctx.save_for_forward(*saved)
 
     @staticmethod
     def backward(ctx: Any, w: Tensor) -> Any:
-        return _again(ctx, w), None, None, None, None, None, None
+        return _again(ctx, w), None, None, None, None, None
 
     @staticmethod
     def jvp(ctx: Any, v_t: Tensor, *_: Any) -> Tensor:
         return _again(ctx, v_t)
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, v: Tensor, y: Tensor, *others: Any) -> Any:
+    def vmap(
+        info: Any, in_dims: Any, v: Tensor, y: Tensor, bits: Tensor, keep: Tensor | None, theta: Theta, kernel: str
+    ) -> Any:
         size = info.batch_size
         v, y = batch_first(v, in_dims[0], size), batch_first(y, in_dims[1], size)
-        support, joined, keep, theta, kernel = others
-        support, joined = (
-            part if part.ndim == 1 and dim is None and part.shape[0] == 0 else batch_first(part, dim, size)
-            for part, dim in zip((support, joined), in_dims[2:4], strict=True)
-        )
-        keep = None if keep is None else batch_first(keep, in_dims[4])
-        theta = batch_first(theta, in_dims[5]) if isinstance(theta, Tensor) else theta
-        return JacobianProduct.apply(v, y, support, joined, keep, theta, kernel), 0
+        # The batch stands behind the parts: (parts, batch, ..., words).
+        bits = batch_first(bits, in_dims[2], size).movedim(0, 1)
+        keep = None if keep is None else batch_first(keep, in_dims[3])
+        theta = batch_first(theta, in_dims[4]) if isinstance(theta, Tensor) else theta
+        return JacobianProduct.apply(v, y, bits, keep, theta, kernel), 0
 
 
 def _again(ctx: Any, v: Tensor) -> Tensor:
     """The product's own derivative: the same product with another direction."""
-    *saved, theta = ctx.saved_tensors
-    return JacobianProduct.apply(v, *saved, ctx.number if theta is None else theta, ctx.kernel)  # type: ignore[no-any-return]
+    y, bits, keep, theta = ctx.saved_tensors
+    return JacobianProduct.apply(v, y, bits, keep, ctx.number if theta is None else theta, ctx.kernel)  # type: ignore[no-any-return]
 
 
 def batch_first(tensor: Tensor, dim: int | None, size: int | None = None) -> Tensor:
@@ -168,11 +165,6 @@ def batch_first(tensor: Tensor, dim: int | None, size: int | None = None) -> Ten
     if dim is not None:
         return tensor.movedim(dim, 0)
     return tensor if size is None else tensor.expand(size, *tensor.shape)
-
-
-def _out_dim(part: Tensor) -> int | None:
-    """Empty structure has no batch dimension."""
-    return None if part.ndim == 1 else 0
 
 
 @torch.compiler.allow_in_graph

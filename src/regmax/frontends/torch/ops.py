@@ -1,7 +1,10 @@
 """The native core on CPU tensors: direct calls, and the same calls as custom operators.
 
 The operators (`torch.ops.regmax.*`) are opaque to tracing and differentiate nothing themselves: autograd.py does.
-Row structure comes along as bits (see csrc/regmax.h): `support`, and `joined` for kernels whose groups are runs.
+
+Beside the weights a call gives `bits`, what a backward wants to know of each row (csrc/regmax.h): a tensor of 64-bit
+words (parts, ..., words) whose first part is the support and whose second, for kernels with chains, says which
+neighbours are joined. It has no parts where the weights alone serve as well.
 """
 
 from math import prod
@@ -12,12 +15,23 @@ from torch import Tensor
 
 from regmax.kernels import native
 
-Structure = tuple[Tensor, Tensor, Tensor]  # y, support, joined
+# Under so many scores the core reads a row's weights as fast as its bits.
+_FEW = 64
 
 
-def words(x: Tensor) -> list[int]:
-    """The shape of one bit per entry of `x`, packed along the last dimension into 64-bit words."""
-    return [*x.shape[:-1], (x.shape[-1] + 63) // 64]
+def bits_shape(x: Tensor, kernel: str) -> list[int]:
+    """The shape of `bits` for scores `x`."""
+    d = x.shape[-1]
+    parts = 2 if kernel in native.CHAINED else int(d >= _FEW)
+    return [parts, *x.shape[:-1], (d + 63) // 64]
+
+
+def _bits_pointers(bits: Tensor | None) -> tuple[int | None, int | None]:
+    """Where the core finds support and joined."""
+    if bits is None or not bits.numel():
+        return None, None
+    start = bits.data_ptr()
+    return start, start + bits.numel() // 2 * 8 if bits.shape[0] == 2 else None
 
 
 def mask_layout(mask: Tensor | None, x: Tensor) -> tuple[Tensor | None, int, int]:
@@ -37,11 +51,6 @@ def mask_layout(mask: Tensor | None, x: Tensor) -> tuple[Tensor | None, int, int
     return mask, max(mask.numel() // max(x.shape[-1], 1), 1), max(repeat, 1)
 
 
-def _rows(x: Tensor) -> tuple[int, int]:
-    d = x.shape[-1]
-    return (x.numel() // d if d else 0), d
-
-
 def _thetas(thetas: Tensor | None, x: Tensor) -> Tensor | None:
     """One float64 strength per row."""
     return None if thetas is None else thetas.expand(*x.shape[:-1], 1).to(torch.float64).contiguous()
@@ -51,101 +60,89 @@ def _pointer(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
-def call_argmax(x: Tensor, mask: Tensor | None, thetas: Tensor | None, theta: float, kernel: str, bits: bool) -> Structure:
-    """Map the rows of a contiguous CPU tensor; `bits` asks for the row structure that a backward wants."""
+def call_argmax(
+    x: Tensor, mask: Tensor | None, thetas: Tensor | None, theta: float, kernel: str, bits: Tensor | None
+) -> Tensor:
+    """Map the rows of a contiguous CPU tensor, and fill `bits` where it is given."""
     y = torch.empty_like(x)
-    chained = kernel in native.CHAINED
-    support = x.new_empty(words(x) if bits else [0], dtype=torch.int64)
-    joined = x.new_empty(words(x) if bits and chained else [0], dtype=torch.int64)
+    d = x.shape[-1]
     keep, mask_rows, mask_repeat = mask_layout(mask, x)
     strengths = _thetas(thetas, x)
-    n, d = _rows(x)
-    native.check(
-        native.ARGMAX[x.element_size()](
-            native.CODES[kernel],
-            x.data_ptr(),
-            y.data_ptr(),
-            support.data_ptr() if bits else None,
-            joined.data_ptr() if bits and chained else None,
-            n,
-            d,
-            _pointer(keep),
-            mask_rows,
-            mask_repeat,
-            theta,
-            _pointer(strengths),
-            torch.get_num_threads(),
-        )
+    support, joined = _bits_pointers(bits)
+    status = native.ARGMAX[x.itemsize](
+        native.CODES[kernel],
+        x.data_ptr(),
+        y.data_ptr(),
+        support,
+        joined,
+        x.numel() // d if d else 0,
+        d,
+        _pointer(keep),
+        mask_rows,
+        mask_repeat,
+        theta,
+        _pointer(strengths),
+        torch.get_num_threads(),
     )
-    return y, support, joined
+    if status:
+        native.check(status)
+    return y
 
 
 def call_jacobian_product(
-    v: Tensor,
-    y: Tensor,
-    support: Tensor,
-    joined: Tensor,
-    mask: Tensor | None,
-    thetas: Tensor | None,
-    theta: float,
-    kernel: str,
+    v: Tensor, y: Tensor, bits: Tensor, mask: Tensor | None, thetas: Tensor | None, theta: float, kernel: str
 ) -> Tensor:
-    """J v for the rows of CPU tensors."""
-    v, y, support, joined = v.contiguous(), y.contiguous(), support.contiguous(), joined.contiguous()
+    """J v for the rows of CPU tensors; `y` and `bits` are contiguous."""
+    v = v.contiguous()
     out = torch.empty_like(y)
+    d = y.shape[-1]
     keep, mask_rows, mask_repeat = mask_layout(mask, y)
     strengths = _thetas(thetas, y)
-    n, d = _rows(y)
-    native.check(
-        native.JACOBIAN_PRODUCT[y.element_size()](
-            native.CODES[kernel],
-            y.data_ptr(),
-            support.data_ptr() if support.numel() else None,
-            joined.data_ptr() if joined.numel() else None,
-            v.data_ptr(),
-            out.data_ptr(),
-            n,
-            d,
-            _pointer(keep),
-            mask_rows,
-            mask_repeat,
-            theta,
-            _pointer(strengths),
-            torch.get_num_threads(),
-        )
+    support, joined = _bits_pointers(bits)
+    status = native.JACOBIAN_PRODUCT[y.itemsize](
+        native.CODES[kernel],
+        y.data_ptr(),
+        support,
+        joined,
+        v.data_ptr(),
+        out.data_ptr(),
+        y.numel() // d if d else 0,
+        d,
+        _pointer(keep),
+        mask_rows,
+        mask_repeat,
+        theta,
+        _pointer(strengths),
+        torch.get_num_threads(),
     )
+    if status:
+        native.check(status)
     return out
 
 
 @torch.library.custom_op("regmax::argmax", mutates_args=(), device_types="cpu")
-def argmax(x: Tensor, mask: Tensor | None, thetas: Tensor | None, theta: float, kernel: str) -> Structure:
-    """Weights, support bits and joined bits of the rows of `x`."""
-    return call_argmax(x.contiguous(), mask, thetas, theta, kernel, True)
+def argmax(
+    x: Tensor, mask: Tensor | None, thetas: Tensor | None, theta: float, kernel: str
+) -> tuple[Tensor, Tensor]:
+    """Weights and bits of the rows of `x`."""
+    bits = x.new_empty(bits_shape(x, kernel), dtype=torch.int64)
+    return call_argmax(x.contiguous(), mask, thetas, theta, kernel, bits), bits
 
 
 @argmax.register_fake
-def _(x: Tensor, mask: Tensor | None, thetas: Tensor | None, theta: float, kernel: str) -> Structure:
-    joined = words(x) if kernel in native.CHAINED else [0]
-    return (
-        torch.empty_like(x, memory_format=torch.contiguous_format),
-        x.new_empty(words(x), dtype=torch.int64),
-        x.new_empty(joined, dtype=torch.int64),
-    )
+def _(
+    x: Tensor, mask: Tensor | None, thetas: Tensor | None, theta: float, kernel: str
+) -> tuple[Tensor, Tensor]:
+    y = torch.empty_like(x, memory_format=torch.contiguous_format)
+    return y, x.new_empty(bits_shape(x, kernel), dtype=torch.int64)
 
 
 @torch.library.custom_op("regmax::jacobian_product", mutates_args=(), device_types="cpu")
 def jacobian_product(
-    v: Tensor,
-    y: Tensor,
-    support: Tensor,
-    joined: Tensor,
-    mask: Tensor | None,
-    thetas: Tensor | None,
-    theta: float,
-    kernel: str,
+    v: Tensor, y: Tensor, bits: Tensor, mask: Tensor | None, thetas: Tensor | None, theta: float, kernel: str
 ) -> Tensor:
     """J v, J being the Jacobian of a kernel at its result `y`."""
-    return call_jacobian_product(v, y, support, joined, mask, thetas, theta, kernel)
+    return call_jacobian_product(v, y.contiguous(), bits.contiguous(), mask, thetas, theta, kernel)
 
 
 @jacobian_product.register_fake
@@ -158,9 +155,10 @@ def prox_owl(x: Tensor, weights: Tensor) -> Tensor:
     """The proximal operator of the ordered weighted L1 norm on rows; `weights` in float64."""
     x, weights = x.contiguous(), weights.contiguous()
     z = torch.empty_like(x)
-    native.check(
-        native.PROX_OWL[x.element_size()](x.data_ptr(), z.data_ptr(), *_rows(x), weights.data_ptr(), torch.get_num_threads())
-    )
+    d = x.shape[-1]
+    rows = x.numel() // d if d else 0
+    threads = torch.get_num_threads()
+    native.check(native.PROX_OWL[x.itemsize](x.data_ptr(), z.data_ptr(), rows, d, weights.data_ptr(), threads))
     return z
 
 
