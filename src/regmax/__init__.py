@@ -43,6 +43,7 @@ __all__ = [
     "SquaredNorm",
     "SquaredPNorm",
     "__version__",
+    "attention",
     "duality_gap",
     "fusedmax",
     "groups",
@@ -61,11 +62,14 @@ __all__ = [
 
 # What needs torch or matplotlib is imported when it is first touched.
 _LAZY_MODULES = ("nn",)
+_LAZY_NAMES = {"attention": "regmax.sparse_attention"}
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY_MODULES:
         return import_module(f"regmax.{name}")
+    if name in _LAZY_NAMES:
+        return getattr(import_module(_LAZY_NAMES[name]), name)
     raise AttributeError(f"module 'regmax' has no attribute {name!r}")
 
 

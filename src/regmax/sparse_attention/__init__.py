@@ -1,0 +1,9 @@
+"""Attention with sparse weights: `regmax.attention`.
+
+The public name is `regmax.attention`; this folder has another one so that the two do not collide.
+"""
+
+from regmax.sparse_attention.call import attention
+from regmax.sparse_attention.weights import SparseWeights
+
+__all__ = ["SparseWeights", "attention"]

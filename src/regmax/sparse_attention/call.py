@@ -1,0 +1,70 @@
+"""`regmax.attention`: checks its arguments and chooses the way to compute."""
+
+from typing import Literal
+
+from torch import Tensor
+
+from regmax.sparse_attention.dense import dense_attention, softmax_attention
+from regmax.sparse_attention.inputs import CALL, check_inputs
+from regmax.sparse_attention.mapping import Mapping, known, weigher
+from regmax.sparse_attention.weights import SparseWeights
+
+Attended = Tensor | tuple[Tensor, Tensor] | tuple[Tensor, SparseWeights]
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mapping: Mapping = "fusedmax",
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    is_causal: bool = False,
+    dropout_p: float = 0.0,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_weights: bool | Literal["sparse"] = False,
+) -> Attended:
+    """Attention whose weights are sparse: Pi(scale q k^T + bias) v, with torch's `scaled_dot_product_attention` shapes.
+
+    On the CPU, sparsemax, fusedmax, oscarmax and sqpnormmax never hold the weights densely: time and memory of the
+    backward grow with the number of nonzero weights. softmax is torch's own. Everything else, and whatever runs under
+    a compiler or a transform, is computed densely.
+
+    Args:
+        q: queries, `(..., heads, queries, e)`; leading dimensions broadcast, or may be missing.
+        k: keys, `(..., heads, keys, e)`.
+        v: values, `(..., heads, keys, e_v)`.
+        mapping: from scores to weights: a name, a regularizer, or a callable `f(scores, dim, mask=...)`.
+        mask: boolean, True = keep, broadcasts to `(..., heads, queries, keys)`. Masked keys are deleted; a query
+            without keys gives zeros. A padding mask `(batch, 1, 1, keys)` is used as it is.
+        bias: added to the scores, to which it broadcasts (ALiBi, relative positions); -inf deletes a key.
+        is_causal: query i sees the keys 0, ..., i only; goes together with a mask.
+        dropout_p: the probability with which a weight is dropped, and the others scaled up.
+        scale: the factor of the scores; `1 / sqrt(e)` if None.
+        enable_gqa: k and v may have fewer heads, each shared by a group of query heads.
+        return_weights: True gives the dense weights too, "sparse" a `SparseWeights`, which carries no gradients;
+            both before dropout.
+
+    Returns:
+        `(..., heads, queries, e_v)`, or that and the weights.
+
+    Example:
+        >>> import torch, regmax
+        >>> q, k = torch.eye(3)[None], 4 * torch.eye(3)[None]
+        >>> regmax.attention(q, k, torch.arange(3.0).reshape(1, 3, 1), mapping="sparsemax").flatten()
+        tensor([0., 1., 2.])
+    """
+    if return_weights not in (False, True, "sparse"):
+        raise ValueError(
+            f"`{CALL[:-1]}, return_weights=...)` must be a boolean or 'sparse'. Got {return_weights!r}."
+        )
+    inputs = check_inputs(q, k, v, mask, bias, is_causal, dropout_p, scale, enable_gqa)
+    found = known(mapping)
+    if not return_weights and found is not None and found.is_softmax:
+        return softmax_attention(inputs, found.gamma)
+    out, y = dense_attention(inputs, weigher(mapping))
+    if return_weights == "sparse":
+        return out, SparseWeights.from_dense(y)
+    return (out, y) if return_weights else out

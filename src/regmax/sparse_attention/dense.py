@@ -1,0 +1,52 @@
+"""Attention with the weights as a dense tensor: any device, any mapping, every transform and compiler."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from regmax.sparse_attention.inputs import Inputs
+
+Weigh = Callable[[Tensor, Tensor | None], Tensor]  # scores and mask to weights
+
+
+def dense_attention(inputs: Inputs, weigh: Weigh) -> tuple[Tensor, Tensor]:
+    """The output, and the weights before dropout."""
+    k, v = repeat_heads(inputs)
+    scores = (inputs.q * inputs.scale) @ k.mT
+    if inputs.bias is not None:
+        scores = scores + inputs.bias.to(scores.dtype)
+    y = weigh(scores, full_mask(inputs))
+    return functional.dropout(y, inputs.dropout_p, training=inputs.dropout_p > 0) @ v, y
+
+
+def softmax_attention(inputs: Inputs, gamma: Any) -> Tensor:
+    """Torch's own attention; rows without keys give zeros there too."""
+    k, v = repeat_heads(inputs)
+    mask, is_causal = inputs.mask, inputs.is_causal
+    if inputs.mask is not None or inputs.bias is not None:
+        # torch takes a mask, a bias or causality: one of them.
+        mask, is_causal = full_mask(inputs), False
+    if inputs.bias is not None:
+        bias = (inputs.bias / gamma).to(inputs.q.dtype)
+        mask = bias if mask is None else torch.where(mask, bias, -torch.inf)
+    return functional.scaled_dot_product_attention(
+        inputs.q, k, v, mask, inputs.dropout_p, is_causal, scale=inputs.scale / gamma
+    )
+
+
+def repeat_heads(inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """Keys and values with one head per head of queries."""
+    if inputs.groups == 1:
+        return inputs.k, inputs.v
+    return inputs.k.repeat_interleave(inputs.groups, -3), inputs.v.repeat_interleave(inputs.groups, -3)
+
+
+def full_mask(inputs: Inputs) -> Tensor | None:
+    """The mask and causality, query i seeing the keys up to i, as one."""
+    if not inputs.is_causal:
+        return inputs.mask
+    seen = torch.ones(inputs.scores_shape[-2:], dtype=torch.bool, device=inputs.q.device).tril()
+    return seen if inputs.mask is None else seen & inputs.mask
