@@ -18,8 +18,6 @@ from regmax.regularizers import (
 )
 from regmax.regularizers.base import Bounds
 
-_NEGATIVE_ENTROPY, _SQUARED_NORM = NegativeEntropy(), SquaredNorm()
-
 
 def softmax(scores: Any, dim: int = -1, *, gamma: Any = 1.0, mask: Any = None) -> Any:
     """Softmax with temperature gamma: argmax over the simplex of <x, y> - gamma sum_i y_i log y_i.
@@ -38,7 +36,7 @@ def softmax(scores: Any, dim: int = -1, *, gamma: Any = 1.0, mask: Any = None) -
         >>> print(regmax.softmax(np.array([1.0, 0.9, 0.6])).round(3))
         [0.388 0.351 0.26 ]
     """
-    return frontend("softmax(scores)", scores).argmax(_NEGATIVE_ENTROPY, scores, dim, gamma, mask)
+    return frontend("softmax(scores)", scores).mapping(NegativeEntropy, None, scores, dim, gamma, mask)
 
 
 def sparsemax(scores: Any, dim: int = -1, *, gamma: Any = 1.0, mask: Any = None) -> Any:
@@ -51,7 +49,7 @@ def sparsemax(scores: Any, dim: int = -1, *, gamma: Any = 1.0, mask: Any = None)
         >>> print(regmax.sparsemax(np.array([1.0, 0.9, -0.6])))
         [0.55 0.45 0.  ]
     """
-    return frontend("sparsemax(scores)", scores).argmax(_SQUARED_NORM, scores, dim, gamma, mask)
+    return frontend("sparsemax(scores)", scores).mapping(SquaredNorm, None, scores, dim, gamma, mask)
 
 
 def fusedmax(scores: Any, dim: int = -1, *, lam: Any = 0.1, gamma: Any = 1.0, mask: Any = None) -> Any:
@@ -74,7 +72,7 @@ def fusedmax(scores: Any, dim: int = -1, *, lam: Any = 0.1, gamma: Any = 1.0, ma
         >>> print(regmax.fusedmax(np.array([1.0, 0.9, 0.6]), lam=0.1).round(3))
         [0.4 0.4 0.2]
     """
-    return frontend("fusedmax(scores)", scores).argmax(FusedLasso(lam), scores, dim, gamma, mask)
+    return frontend("fusedmax(scores)", scores).mapping(FusedLasso, lam, scores, dim, gamma, mask)
 
 
 def oscarmax(scores: Any, dim: int = -1, *, lam: Any = 0.01, gamma: Any = 1.0, mask: Any = None) -> Any:
@@ -91,7 +89,7 @@ def oscarmax(scores: Any, dim: int = -1, *, lam: Any = 0.01, gamma: Any = 1.0, m
         >>> print(regmax.oscarmax(np.array([1.0, -0.3, 0.9, 0.4]), lam=0.1).round(3))
         [0.467 0.    0.467 0.067]
     """
-    return frontend("oscarmax(scores)", scores).argmax(Oscar(lam), scores, dim, gamma, mask)
+    return frontend("oscarmax(scores)", scores).mapping(Oscar, lam, scores, dim, gamma, mask)
 
 
 def sqpnormmax(scores: Any, dim: int = -1, *, p: Any = 1.5, gamma: Any = 1.0, mask: Any = None) -> Any:
@@ -114,7 +112,7 @@ def sqpnormmax(scores: Any, dim: int = -1, *, p: Any = 1.5, gamma: Any = 1.0, ma
         >>> print(regmax.sqpnormmax(np.array([1.0, 0.9, -0.6]), p=1.5).round(3))
         [0.579 0.421 0.   ]
     """
-    return frontend("sqpnormmax(scores)", scores).argmax(SquaredPNorm(p), scores, dim, gamma, mask)
+    return frontend("sqpnormmax(scores)", scores).mapping(SquaredPNorm, p, scores, dim, gamma, mask)
 
 
 def regularized_max(omega: Any, scores: Any, dim: int = -1, *, gamma: Any = 1.0, mask: Any = None) -> Any:
@@ -203,7 +201,7 @@ def project_simplex(x: Any, dim: int = -1) -> Any:
         >>> print(regmax.project_simplex(np.array([1.0, 0.5])))
         [0.75 0.25]
     """
-    return frontend("project_simplex(x)", x).argmax(_SQUARED_NORM, x, dim, 1.0, None)
+    return frontend("project_simplex(x)", x).mapping(SquaredNorm, None, x, dim, 1.0, None)
 
 
 def prox_tv1d(x: Any, lam: Any, dim: int = -1) -> Any:

@@ -81,6 +81,13 @@ def _kernels(kernel: str) -> Any:
     return native if native.available() and kernel in native.CODES else reference
 
 
+def mapping(
+    omega: type[KernelRegularizer], theta: Any, x: NDArray[Any], dim: int, gamma: Any, mask: Any
+) -> NDArray[Any]:
+    """Pi_Omega(x) for a regularizer not yet made."""
+    return argmax(omega() if theta is None else omega(theta), x, dim, gamma, mask)
+
+
 def argmax(omega: Regularizer, x: NDArray[Any], dim: int, gamma: Any, mask: Any) -> NDArray[Any]:
     """Pi_Omega(x) along `dim`."""
     if not isinstance(omega, KernelRegularizer):

@@ -32,6 +32,11 @@ class KernelRegularizer(Regularizer):
         if self.bounds is not None:
             self.bounds.check(self.theta)
 
+    @classmethod
+    def accepts(cls, theta: Any) -> bool:
+        """Whether `theta` is a plain number in bounds, or None for a regularizer without strength."""
+        return theta is None if cls.bounds is None else type(theta) is float and cls.bounds.contains(theta)
+
     @abstractmethod
     def value(self, y: Any, mask: Any = None) -> Any:
         """Omega(y), along the last dimension; positions where `mask` is False are deleted."""
@@ -60,17 +65,18 @@ class Bounds:
 
         The entries of an array are not read: front ends check its least and its largest where reading costs nothing.
         """
-        if type(theta) is float and self._contains(theta):
+        if type(theta) is float and self.contains(theta):
             return
         if is_array(theta):
             if not is_floating(theta):
                 raise TypeError(f"`{self.call}` must be a number or a floating-point array. Got {theta.dtype}.")
         elif isinstance(theta, bool) or not isinstance(theta, int | float):
             raise TypeError(f"`{self.call}` must be a number or a floating-point array. Got {type(theta).__name__}.")
-        elif not self._contains(theta):
+        elif not self.contains(theta):
             raise ValueError(f"`{self.call}` must be {self}. Got {theta}.")
 
-    def _contains(self, theta: float) -> bool:
+    def contains(self, theta: float) -> bool:
+        """Whether a number lies in bounds."""
         over = theta >= self.above if self.closed else theta > self.above
         return math.isfinite(theta) and over and theta <= self.up_to
 

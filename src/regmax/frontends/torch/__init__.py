@@ -18,39 +18,46 @@ from regmax.regularizers.base import Bounds
 _FLOATS = (torch.float32, torch.float64)
 
 
-def argmax(omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
-    """Pi_Omega(x) along `dim`."""
-    if not isinstance(omega, KernelRegularizer):
-        rows = prepare("regularized_argmax(...)", x, dim, gamma, mask)
-        return rows.restore(smooth.argmax_rows(omega, rows))
-    if mask is None and type(gamma) is float and gamma == 1.0 and _is_direct(omega, x, dim):
-        return _plain(x, None, omega.theta, omega.kernel)
-    rows = prepare(f"{omega.kernel}(...)", x, dim, gamma, mask, omega.theta, omega.bounds)
-    return rows.restore(_argmax_rows(omega, rows))
+def mapping(omega: type[KernelRegularizer], theta: Any, x: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
+    """Pi_Omega(x) for a regularizer not yet made: contiguous rows go straight to the core, with least overhead."""
+    if (
+        mask is None
+        and gamma == 1.0
+        and type(gamma) is float
+        and omega.kernel in native.ARGMAX_CODES
+        and omega.accepts(theta)
+        and _is_direct(x, dim)
+    ):
+        return _plain(x, None, theta or 0.0, omega.kernel)
+    return argmax(omega() if theta is None else omega(theta), x, dim, gamma, mask)
 
 
-def _is_direct(omega: KernelRegularizer, x: Tensor, dim: int) -> bool:
+def _is_direct(x: Tensor, dim: int) -> bool:
     """Whether the scores are rows for the core as they stand."""
     return (
         is_plain(x)
         and x.is_cpu
         and x.dtype in _FLOATS
-        and (dim == -1 or dim == x.ndim - 1)
         and x.ndim > 0
+        and (dim == -1 or dim == x.ndim - 1)
         and x.is_contiguous()
-        and omega.kernel in native.CODES
-        and not isinstance(omega.theta, Tensor)
-        and not isinstance(omega, OscarComposition)
-        and native.available()
     )
 
 
-def _plain(x: Tensor, keep: Tensor | None, theta: Any, kernel: str) -> Tensor:
+def argmax(omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
+    """Pi_Omega(x) along `dim`."""
+    if not isinstance(omega, KernelRegularizer):
+        rows = prepare("regularized_argmax(...)", x, dim, gamma, mask)
+        return rows.restore(smooth.argmax_rows(omega, rows))
+    rows = prepare(f"{omega.kernel}(...)", x, dim, gamma, mask, omega.theta, omega.bounds)
+    return rows.restore(_argmax_rows(omega, rows))
+
+
+def _plain(x: Tensor, keep: Tensor | None, theta: float, kernel: str) -> Tensor:
     """Contiguous rows of the CPU in plain eager mode."""
-    strength = float(theta or 0.0)
     if x.requires_grad and torch.is_grad_enabled():
-        return autograd.PlainArgmax.apply(x, keep, strength, kernel)  # type: ignore[no-any-return]
-    return ops.call_argmax(x, keep, None, strength, kernel, None)
+        return autograd.PlainArgmax.apply(x, keep, theta, kernel)  # type: ignore[no-any-return]
+    return ops.call_argmax(x, keep, None, theta, kernel, None)
 
 
 def _argmax_rows(omega: KernelRegularizer, rows: Rows) -> Tensor:
@@ -66,7 +73,7 @@ def _apply(rows: Rows, kernel: str) -> Tensor:
     x, keep, theta = rows.x, rows.keep, rows.theta
     core = autograd.has_core(x)
     if core and is_plain(x) and not isinstance(theta, Tensor):
-        return _plain(x.contiguous(), keep, theta, kernel)
+        return _plain(x.contiguous(), keep, float(theta or 0.0), kernel)
     if isinstance(theta, Tensor) or not core:
         # Tensor operations read neighbours and counts off the mask: it must delete the scores of -inf too.
         keep = kept(rows)

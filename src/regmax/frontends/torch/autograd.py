@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_legacy_batchedtensor
 from torch.autograd import Function
 
 from regmax.frontends.torch import ops
@@ -45,7 +46,8 @@ def map_rows(x: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> tuple
 def product(v: Tensor, y: Tensor, bits: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> Tensor:
     """J v, differentiable as often as one likes."""
     differentiable = torch.is_grad_enabled() or not is_plain(v)
-    if not has_core(y) or (kernel == "sqpnormmax" and differentiable):
+    batched = is_legacy_batchedtensor(v)  # by `torch.autograd.grad(..., is_grads_batched=True)`
+    if batched or not has_core(y) or (kernel == "sqpnormmax" and differentiable):
         return tensors.jacobian_product(kernel, y, v, keep, theta)
     if differentiable:
         constant = theta.detach() if isinstance(theta, Tensor) else theta
