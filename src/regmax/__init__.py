@@ -47,6 +47,7 @@ __all__ = [
     "duality_gap",
     "fusedmax",
     "groups",
+    "integrations",
     "nn",
     "oscarmax",
     "project_simplex",
@@ -54,6 +55,7 @@ __all__ = [
     "prox_tv1d",
     "regularized_argmax",
     "regularized_max",
+    "replace_attention",
     "show_versions",
     "softmax",
     "sparsemax",
@@ -61,8 +63,8 @@ __all__ = [
 ]
 
 # What needs torch or matplotlib is imported when it is first touched.
-_LAZY_MODULES = ("nn",)
-_LAZY_NAMES = {"attention": "regmax.sparse_attention"}
+_LAZY_MODULES = ("integrations", "nn")
+_LAZY_NAMES = {"attention": "regmax.sparse_attention", "replace_attention": "regmax.nn.replace"}
 
 
 def __getattr__(name: str) -> Any:

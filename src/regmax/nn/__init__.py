@@ -1,6 +1,19 @@
-"""Modules: the mappings, with strengths that can be learned."""
+"""Modules: the mappings, with strengths that can be learned, and attention with any of them."""
 
 from regmax.nn.annealing import AnnealGamma
+from regmax.nn.attention import MultiheadAttention
 from regmax.nn.mappings import Fusedmax, Oscarmax, RegularizedArgmax, Softmax, Sparsemax, Sqpnormmax
+from regmax.nn.seq2seq import AdditiveAttention, GlobalAttention
 
-__all__ = ["AnnealGamma", "Fusedmax", "Oscarmax", "RegularizedArgmax", "Softmax", "Sparsemax", "Sqpnormmax"]
+__all__ = [
+    "AdditiveAttention",
+    "AnnealGamma",
+    "Fusedmax",
+    "GlobalAttention",
+    "MultiheadAttention",
+    "Oscarmax",
+    "RegularizedArgmax",
+    "Softmax",
+    "Sparsemax",
+    "Sqpnormmax",
+]

@@ -1,0 +1,67 @@
+"""Swapping the attention of an existing model."""
+
+from copy import deepcopy
+
+import torch
+
+from regmax.nn.attention import MultiheadAttention
+from regmax.nn.weighting import Mapping
+
+
+def replace_attention(model: torch.nn.Module, mapping: Mapping = "fusedmax") -> int:
+    """Replace every `torch.nn.MultiheadAttention` inside a model by `regmax.nn.MultiheadAttention`, in place.
+
+    The new modules hold the very same parameters: optimizers, frozen weights and state dicts stay as they are. Hooks
+    on the old ones are not carried over. Modules of `regmax.nn` that are there already get the new mapping.
+
+    Args:
+        model: any module that contains attention.
+        mapping: a name, a regularizer, a callable or a module of `regmax.nn`; each attention gets a copy of a module,
+            and so learns its own strengths.
+
+    Returns:
+        How many modules have the mapping now.
+
+    Example:
+        >>> import torch, regmax
+        >>> layer = torch.nn.TransformerEncoderLayer(16, 2, batch_first=True)
+        >>> regmax.replace_attention(torch.nn.TransformerEncoder(layer, 3), "sparsemax")
+        3
+    """
+    if isinstance(model, torch.nn.MultiheadAttention):
+        raise TypeError(
+            "`replace_attention(model)` swaps modules inside a model. Got attention itself: build a "
+            "`regmax.nn.MultiheadAttention` and load its state dict."
+        )
+    new: dict[torch.nn.Module, MultiheadAttention] = {}
+    for path, module in list(model.named_modules(remove_duplicate=False)):
+        if type(module) in (torch.nn.MultiheadAttention, MultiheadAttention):
+            if module not in new:
+                new[module] = _rebuilt(module, mapping)
+            model.set_submodule(path, new[module])
+        if isinstance(module, torch.nn.TransformerEncoder):
+            module.use_nested_tensor = False  # made for torch's own inference, which computes softmax
+    if not new:
+        raise ValueError("`replace_attention(model)` found no `torch.nn.MultiheadAttention` in the model.")
+    return len(new)
+
+
+def _rebuilt(module: torch.nn.MultiheadAttention, mapping: Mapping) -> MultiheadAttention:
+    """The same parameters in a new module."""
+    new = MultiheadAttention(
+        module.embed_dim,
+        module.num_heads,
+        module.dropout,
+        bias=module.in_proj_bias is not None,
+        add_bias_kv=module.bias_k is not None,
+        add_zero_attn=module.add_zero_attn,
+        kdim=module.kdim,
+        vdim=module.vdim,
+        batch_first=module.batch_first,
+        device="meta",  # nothing is allocated: the parameters come next
+        mapping=deepcopy(mapping) if isinstance(mapping, torch.nn.Module) else mapping,
+    )
+    for name, parameter in module.named_parameters(recurse=False):
+        setattr(new, name, parameter)
+    new.out_proj = module.out_proj
+    return new.train(module.training)
