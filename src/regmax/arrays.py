@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-
 _NUMPY = (np.ndarray, np.generic)
 
 
 def framework(x: Any) -> str | None:
-    """"numpy", "torch", or None for anything that is neither an array nor a tensor."""
+    """The name of the array's framework, numpy or torch; None for what is neither an array nor a tensor."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
         return "torch"
@@ -24,7 +23,9 @@ def namespace(x: Any) -> Any:
     """The module whose functions work on `x`."""
     name = framework(x)
     if name is None:
-        raise TypeError(f"An array or a tensor is needed. Got {type(x).__name__}: use `numpy.asarray` or `torch.as_tensor`.")
+        raise TypeError(
+            f"An array or a tensor is needed. Got {type(x).__name__}: use `numpy.asarray` or `torch.as_tensor`."
+        )
     return sys.modules[name]
 
 

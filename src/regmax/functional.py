@@ -184,13 +184,17 @@ def duality_gap(omega: Any, scores: Any, y: Any, dim: int = -1, *, gamma: Any = 
     """
     _check_regularizer("duality_gap(omega, ...)", omega)
     if getattr(y, "shape", None) != scores.shape:
-        raise ValueError(f"`duality_gap(omega, scores, y)`: `y` must have the scores' shape. Got {getattr(y, 'shape', y)}.")
+        raise ValueError(
+            f"`duality_gap(omega, scores, y)`: `y` must have the scores' shape. Got {getattr(y, 'shape', y)}."
+        )
     return frontend("duality_gap(omega, scores, y)", scores).duality_gap(omega, scores, y, dim, gamma, mask)
 
 
 def _check_regularizer(call: str, omega: Any) -> None:
     if not isinstance(omega, Regularizer):
-        raise TypeError(f"`{call}` needs a regularizer, e.g. `regmax.FusedLasso(lam=0.1)`. Got {type(omega).__name__}.")
+        raise TypeError(
+            f"`{call}` needs a regularizer, e.g. `regmax.FusedLasso(lam=0.1)`. Got {type(omega).__name__}."
+        )
 
 
 def project_simplex(x: Any, dim: int = -1) -> Any:

@@ -19,8 +19,8 @@ def groups(y: Any, dim: int = -1, *, contiguous: bool = True, mask: Any = None) 
     Args:
         y: weights, a NumPy array or a torch tensor.
         dim: the dimension of the simplex.
-        contiguous: groups are runs of neighbours (fusedmax); False: equal weights anywhere in a row (oscarmax), numbered
-            from the largest weight.
+        contiguous: groups are runs of neighbours (fusedmax); False: equal weights anywhere in a row (oscarmax),
+            numbered from the largest weight.
         mask: the mapping's mask: what it deletes separates no neighbours, and belongs to no group.
 
     Returns:
@@ -73,8 +73,12 @@ def _cluster_ids(y: Any, support: Any) -> Any:
     xp = namespace(y)
     key = xp.where(support, -abs(y), 0.0)
     order = key.argsort(-1)
-    values = xp.take_along_dim(key, order, -1) if framework(y) == "torch" else xp.take_along_axis(key, order, -1)
+    values = (
+        xp.take_along_dim(key, order, -1) if framework(y) == "torch" else xp.take_along_axis(key, order, -1)
+    )
     ranks = _starts(values, None).cumsum(-1)
     back = order.argsort(-1)
-    ids = xp.take_along_dim(ranks, back, -1) if framework(y) == "torch" else xp.take_along_axis(ranks, back, -1)
+    ids = (
+        xp.take_along_dim(ranks, back, -1) if framework(y) == "torch" else xp.take_along_axis(ranks, back, -1)
+    )
     return ids * support

@@ -25,9 +25,13 @@ def check_dim(call: str, dim: int, ndim: int) -> int:
 def check_mask(call: str, mask: Any, x: Any) -> None:
     """A mask is boolean, of the scores' framework, and broadcasts to their shape."""
     if framework(mask) != framework(x):
-        raise TypeError(f"`{call}`: `mask` must be of the scores' kind, {type(x).__name__}. Got {type(mask).__name__}.")
+        raise TypeError(
+            f"`{call}`: `mask` must be of the scores' kind, {type(x).__name__}. Got {type(mask).__name__}."
+        )
     if str(mask.dtype).removeprefix("torch.") != "bool":
-        raise TypeError(f"`{call}`: `mask` must be boolean, True = keep. Got {mask.dtype}: compare first, e.g. `mask > 0`.")
+        raise TypeError(
+            f"`{call}`: `mask` must be boolean, True = keep. Got {mask.dtype}: compare first, e.g. `mask > 0`."
+        )
     if not broadcasts(mask.shape, x.shape):
         raise ValueError(
             f"`{call}`: `mask` must broadcast to the scores' shape {tuple(x.shape)}. Got {tuple(mask.shape)}."
@@ -66,10 +70,14 @@ def check_owl_weights(weights: Any, x: Any, d: int) -> None:
             f"`prox_owl(x, weights)` needs weights of x's kind, {type(x).__name__}. Got {type(weights).__name__}."
         )
     if tuple(weights.shape) != (d,):
-        raise ValueError(f"`prox_owl(x, weights)` needs one weight per position, shape ({d},). Got {tuple(weights.shape)}.")
+        raise ValueError(
+            f"`prox_owl(x, weights)` needs one weight per position, shape ({d},). Got {tuple(weights.shape)}."
+        )
 
 
 def check_owl_order(ordered: bool) -> None:
     """OWL weights fall and stay above 0: otherwise the penalty is not a norm."""
     if not ordered:
-        raise ValueError("`prox_owl(x, weights)` needs finite, non-negative, non-increasing weights. Got others: sort them.")
+        raise ValueError(
+            "`prox_owl(x, weights)` needs finite, non-negative, non-increasing weights. Got others: sort them."
+        )

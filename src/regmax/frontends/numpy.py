@@ -40,12 +40,20 @@ class Rows(NamedTuple):
 
 
 def prepare(
-    call: str, x: NDArray[Any], dim: int, gamma: Any, mask: Any, theta: Any = None, bounds: Bounds | None = None
+    call: str,
+    x: NDArray[Any],
+    dim: int,
+    gamma: Any,
+    mask: Any,
+    theta: Any = None,
+    bounds: Bounds | None = None,
 ) -> Rows:
     """Check the arguments and lay the scores out as rows."""
     check_scores(call, x)
     if x.dtype.itemsize > 8:
-        raise TypeError(f"`{call}` computes in at most float64. Got {x.dtype}: convert with `.astype('float64')`.")
+        raise TypeError(
+            f"`{call}` computes in at most float64. Got {x.dtype}: convert with `.astype('float64')`."
+        )
     dim = check_dim(call, dim, x.ndim)
     work = np.dtype(np.float64 if x.dtype.itemsize == 8 else np.float32)
     moved = np.moveaxis(x, dim, -1)
@@ -69,7 +77,9 @@ def _parameter(call: str, value: Any, bounds: Bounds, shape: tuple[int, ...], di
     if not is_array(value):
         return value
     if framework(value) != "numpy":
-        raise TypeError(f"`{call}`: parameters of NumPy scores are numbers or NumPy arrays. Got {type(value).__name__}.")
+        raise TypeError(
+            f"`{call}`: parameters of NumPy scores are numbers or NumPy arrays. Got {type(value).__name__}."
+        )
     for extreme in (value.min(), value.max()) if value.size else ():
         bounds.check(float(extreme))
     full = value.reshape(parameter_shape(bounds.call, value.shape, shape, dim))
@@ -85,7 +95,7 @@ def mapping(
     omega: type[KernelRegularizer], theta: Any, x: NDArray[Any], dim: int, gamma: Any, mask: Any
 ) -> NDArray[Any]:
     """Pi_Omega(x) for a regularizer not yet made."""
-    return argmax(omega() if theta is None else omega(theta), x, dim, gamma, mask)
+    return argmax(omega.made(theta), x, dim, gamma, mask)
 
 
 def argmax(omega: Regularizer, x: NDArray[Any], dim: int, gamma: Any, mask: Any) -> NDArray[Any]:

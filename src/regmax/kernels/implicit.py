@@ -26,11 +26,15 @@ def jacobian_product(hessian: Callable[[Tensor], Tensor], y: Tensor, v: Tensor) 
     places = torch.argsort(support.to(torch.uint8), dim=-1, descending=True, stable=True)[:, :size]
     inside = support.gather(-1, places)  # (n, size)
     H = hessian(torch.where(support, y, _ALMOST_ZERO))
-    H = H.gather(-2, places[:, :, None].expand(-1, -1, H.shape[-1])).gather(-1, places[:, None, :].expand(-1, size, -1))
+    H = H.gather(-2, places[:, :, None].expand(-1, -1, H.shape[-1])).gather(
+        -1, places[:, None, :].expand(-1, size, -1)
+    )
     used = inside[:, :, None] & inside[:, None, :]
     H = torch.where(used, H, torch.eye(size, dtype=y.dtype, device=y.device))
     ones = inside.to(y.dtype)[:, :, None]
-    bordered = torch.cat([torch.cat([H, ones], -1), torch.cat([ones.mT, (1 - inside[:, None, :1].to(y.dtype))], -1)], -2)
+    bordered = torch.cat(
+        [torch.cat([H, ones], -1), torch.cat([ones.mT, (1 - inside[:, None, :1].to(y.dtype))], -1)], -2
+    )
     right = torch.cat([v.gather(-1, places) * inside, torch.zeros_like(v[:, :1])], -1)
     u = torch.linalg.solve(bordered, right)[:, :-1] * inside
     return torch.zeros_like(v).scatter(-1, places, u)

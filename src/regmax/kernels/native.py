@@ -45,7 +45,9 @@ def _load() -> ctypes.CDLL | None:
         return None
     library = ctypes.CDLL(str(path))
     if (version := library.regmax_abi_version()) != ABI_VERSION:
-        raise ImportError(f"{path} speaks version {version} of the core's interface, not {ABI_VERSION}: reinstall regmax.")
+        raise ImportError(
+            f"{path} speaks version {version} of the core's interface, not {ABI_VERSION}: reinstall regmax."
+        )
     library.regmax_instruction_set.restype = ctypes.c_char_p
     library.regmax_use_instruction_set.argtypes = [ctypes.c_char_p]
     return library
@@ -117,7 +119,16 @@ def argmax(kernel: str, x: NDArray[Any], keep: NDArray[np.bool_] | None, theta: 
     number, thetas = _theta(theta)
     check(
         ARGMAX[x.itemsize](
-            CODES[kernel], _pointer(x), _pointer(y), None, None, *x.shape, *_keep(keep), number, _pointer(thetas), _threads()
+            CODES[kernel],
+            _pointer(x),
+            _pointer(y),
+            None,
+            None,
+            *x.shape,
+            *_keep(keep),
+            number,
+            _pointer(thetas),
+            _threads(),
         )
     )
     return y

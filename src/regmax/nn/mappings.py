@@ -25,7 +25,7 @@ class _Mapping(torch.nn.Module):
 
     def forward(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         """Weights along `dim`; `mask` is True where a score takes part."""
-        return type(self).verb(scores, self.dim, mask=mask, **self.strengths.current())  # type: ignore[no-any-return]
+        return type(self).verb(scores, self.dim, mask=mask, **self.strengths.current())
 
     def extra_repr(self) -> str:
         """`dim`; the strengths show themselves."""
@@ -85,7 +85,9 @@ class Fusedmax(_Mapping):
 
     verb = staticmethod(verbs.fusedmax)
 
-    def __init__(self, dim: int = -1, *, lam: Any = 0.1, gamma: Any = 1.0, learnable: Learnable = False) -> None:
+    def __init__(
+        self, dim: int = -1, *, lam: Any = 0.1, gamma: Any = 1.0, learnable: Learnable = False
+    ) -> None:
         super().__init__(dim, learnable, lam=lam, gamma=gamma)
 
 
@@ -100,7 +102,9 @@ class Oscarmax(_Mapping):
 
     verb = staticmethod(verbs.oscarmax)
 
-    def __init__(self, dim: int = -1, *, lam: Any = 0.01, gamma: Any = 1.0, learnable: Learnable = False) -> None:
+    def __init__(
+        self, dim: int = -1, *, lam: Any = 0.01, gamma: Any = 1.0, learnable: Learnable = False
+    ) -> None:
         super().__init__(dim, learnable, lam=lam, gamma=gamma)
 
 
@@ -115,7 +119,9 @@ class Sqpnormmax(_Mapping):
 
     verb = staticmethod(verbs.sqpnormmax)
 
-    def __init__(self, dim: int = -1, *, p: Any = 1.5, gamma: Any = 1.0, learnable: Learnable = False) -> None:
+    def __init__(
+        self, dim: int = -1, *, p: Any = 1.5, gamma: Any = 1.0, learnable: Learnable = False
+    ) -> None:
         super().__init__(dim, learnable, p=p, gamma=gamma)
 
 
@@ -128,11 +134,13 @@ class RegularizedArgmax(_Mapping):
         tensor([0.7500, 0.2500, 0.0000])
     """
 
-    def __init__(self, omega: Regularizer, dim: int = -1, *, gamma: Any = 1.0, learnable: Learnable = False) -> None:
+    def __init__(
+        self, omega: Regularizer, dim: int = -1, *, gamma: Any = 1.0, learnable: Learnable = False
+    ) -> None:
         super().__init__(dim, learnable, gamma=gamma)
         self.omega = omega
 
     def forward(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         """Weights along `dim`; `mask` is True where a score takes part."""
         strengths = self.strengths.current()
-        return verbs.regularized_argmax(self.omega, scores, self.dim, mask=mask, **strengths)  # type: ignore[no-any-return]
+        return verbs.regularized_argmax(self.omega, scores, self.dim, mask=mask, **strengths)

@@ -33,6 +33,11 @@ class KernelRegularizer(Regularizer):
             self.bounds.check(self.theta)
 
     @classmethod
+    def made(cls, theta: Any) -> "KernelRegularizer":
+        """The regularizer at a strength; None for one that has no strength."""
+        return cls() if cls.strength is None else cls(**{cls.strength: theta})
+
+    @classmethod
     def accepts(cls, theta: Any) -> bool:
         """Whether `theta` is a plain number in bounds, or None for a regularizer without strength."""
         return theta is None if cls.bounds is None else type(theta) is float and cls.bounds.contains(theta)
@@ -69,9 +74,13 @@ class Bounds:
             return
         if is_array(theta):
             if not is_floating(theta):
-                raise TypeError(f"`{self.call}` must be a number or a floating-point array. Got {theta.dtype}.")
+                raise TypeError(
+                    f"`{self.call}` must be a number or a floating-point array. Got {theta.dtype}."
+                )
         elif isinstance(theta, bool) or not isinstance(theta, int | float):
-            raise TypeError(f"`{self.call}` must be a number or a floating-point array. Got {type(theta).__name__}.")
+            raise TypeError(
+                f"`{self.call}` must be a number or a floating-point array. Got {type(theta).__name__}."
+            )
         elif not self.contains(theta):
             raise ValueError(f"`{self.call}` must be {self}. Got {theta}.")
 

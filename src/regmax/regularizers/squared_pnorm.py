@@ -9,7 +9,7 @@ from regmax.regularizers.base import Bounds, KernelRegularizer
 
 @dataclass(frozen=True)
 class SquaredPNorm(KernelRegularizer):
-    """Omega(y) = 1/2 ||y||_p^2, whose mapping is sq-pnorm-max: sparse like sparsemax (p = 2), but smoother (Section 3.1).
+    """Omega(y) = 1/2 ||y||_p^2, whose mapping is sq-pnorm-max: sparse like sparsemax, but smoother (Section 3.1).
 
     Args:
         p: in (1, 2].

@@ -29,7 +29,7 @@ def mapping(omega: type[KernelRegularizer], theta: Any, x: Tensor, dim: int, gam
         and _is_direct(x, dim)
     ):
         return _plain(x, None, theta or 0.0, omega.kernel)
-    return argmax(omega() if theta is None else omega(theta), x, dim, gamma, mask)
+    return argmax(omega.made(theta), x, dim, gamma, mask)
 
 
 def _is_direct(x: Tensor, dim: int) -> bool:
@@ -56,7 +56,7 @@ def argmax(omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any) -> Te
 def _plain(x: Tensor, keep: Tensor | None, theta: float, kernel: str) -> Tensor:
     """Contiguous rows of the CPU in plain eager mode."""
     if x.requires_grad and torch.is_grad_enabled():
-        return autograd.PlainArgmax.apply(x, keep, theta, kernel)  # type: ignore[no-any-return]
+        return autograd.PlainArgmax.apply(x, keep, theta, kernel)
     return ops.call_argmax(x, keep, None, theta, kernel, None)
 
 
@@ -115,7 +115,7 @@ def duality_gap(omega: Regularizer, x: Tensor, y: Tensor, dim: int, gamma: Any, 
 def _lay_out(
     call: str, omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any
 ) -> tuple[Rows, Callable[[Rows], Tensor]]:
-    """The rows, and the exact argmax on them: max_Omega depends on Omega alone, not on how a mapping approximates it."""
+    """The rows, and the exact argmax on them: max_Omega depends on Omega alone, however a mapping approximates."""
     if not isinstance(omega, KernelRegularizer):
         return prepare(call, x, dim, gamma, mask), partial(smooth.argmax_rows, omega)
     exact = Oscar(omega.theta) if isinstance(omega, OscarComposition) else omega
@@ -130,7 +130,11 @@ def objective(omega: Regularizer, rows: Rows, y: Tensor) -> tuple[Tensor, Tensor
     """
     keep = kept(rows)
     scores = torch.where(keep, rows.x, -torch.inf)
-    top = scores.detach().amax(-1, keepdim=True) if scores.shape[-1] else scores.new_full(scores[..., :1].shape, -torch.inf)
+    top = (
+        scores.detach().amax(-1, keepdim=True)
+        if scores.shape[-1]
+        else scores.new_full(scores[..., :1].shape, -torch.inf)
+    )
     centred = torch.where(keep, rows.x - top.masked_fill(top == -torch.inf, 0.0), 0.0)
     # Weight on a deleted position is infinitely bad: its score is -inf.
     forbidden = (~keep & (y != 0)).any(-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Differentiation of the mappings: y = Pi(x; theta), dy = J (dx - dtheta g), with g the derivative in theta of grad Omega(y).
+"""Differentiation of the mappings: y = Pi(x; theta), dy = J (dx - dtheta g), with g = d/dtheta grad Omega(y).
 
 J is symmetric, so the same product serves reverse and forward mode. For sparsemax, fusedmax and oscarmax J is constant
 around almost every x, and `JacobianProduct`, linear in its direction, is its own derivative; for sq-pnorm-max J varies
@@ -145,7 +145,14 @@ class JacobianProduct(Function):
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: Any, v: Tensor, y: Tensor, bits: Tensor, keep: Tensor | None, theta: Theta, kernel: str
+        info: Any,
+        in_dims: Any,
+        v: Tensor,
+        y: Tensor,
+        bits: Tensor,
+        keep: Tensor | None,
+        theta: Theta,
+        kernel: str,
     ) -> Any:
         size = info.batch_size
         v, y = batch_first(v, in_dims[0], size), batch_first(y, in_dims[1], size)
@@ -159,7 +166,7 @@ class JacobianProduct(Function):
 def _again(ctx: Any, v: Tensor) -> Tensor:
     """The product's own derivative: the same product with another direction."""
     y, bits, keep, theta = ctx.saved_tensors
-    return JacobianProduct.apply(v, y, bits, keep, ctx.number if theta is None else theta, ctx.kernel)  # type: ignore[no-any-return]
+    return JacobianProduct.apply(v, y, bits, keep, ctx.number if theta is None else theta, ctx.kernel)
 
 
 def batch_first(tensor: Tensor, dim: int | None, size: int | None = None) -> Tensor:
@@ -172,4 +179,4 @@ def batch_first(tensor: Tensor, dim: int | None, size: int | None = None) -> Ten
 @torch.compiler.allow_in_graph
 def argmax(x: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> Tensor:
     """Pi(x; theta) on rows, for every transform, tracer and compiler."""
-    return Argmax.apply(x, keep, theta, kernel)[0]  # type: ignore[no-any-return]
+    return Argmax.apply(x, keep, theta, kernel)[0]

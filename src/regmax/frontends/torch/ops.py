@@ -158,7 +158,9 @@ def prox_owl(x: Tensor, weights: Tensor) -> Tensor:
     d = x.shape[-1]
     rows = x.numel() // d if d else 0
     threads = torch.get_num_threads()
-    native.check(native.PROX_OWL[x.itemsize](x.data_ptr(), z.data_ptr(), rows, d, weights.data_ptr(), threads))
+    native.check(
+        native.PROX_OWL[x.itemsize](x.data_ptr(), z.data_ptr(), rows, d, weights.data_ptr(), threads)
+    )
     return z
 
 

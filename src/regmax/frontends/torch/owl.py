@@ -1,7 +1,7 @@
 """The OWL prox, differentiable in the scores and in the weights.
 
-z = sign(x) (group mean of |x| minus group mean of the weights at its ranks), so dz = J (dx - s(dw)), where s gives every
-position the sign of its z times the weight of its rank. J averages groups with signs; it is symmetric.
+z = sign(x) (group mean of |x| minus group mean of the weights at its ranks), so dz = J (dx - s(dw)), where s gives
+every position the sign of its z times the weight of its rank. J averages groups with signs; it is symmetric.
 """
 
 from typing import Any
@@ -66,4 +66,4 @@ def _by_size(z: Tensor) -> Tensor:
 @torch.compiler.allow_in_graph
 def prox_owl(x: Tensor, weights: Tensor) -> Tensor:
     """The OWL prox on rows, for every transform, tracer and compiler."""
-    return ProxOwl.apply(x, weights)  # type: ignore[no-any-return]
+    return ProxOwl.apply(x, weights)

@@ -55,7 +55,9 @@ def _parameter(call: str, value: Any, bounds: Bounds, x: Tensor, dim: int) -> An
     if not is_array(value):
         return value
     if not isinstance(value, Tensor):
-        raise TypeError(f"`{call}`: parameters of a tensor are numbers or tensors. Got {type(value).__name__}.")
+        raise TypeError(
+            f"`{call}`: parameters of a tensor are numbers or tensors. Got {type(value).__name__}."
+        )
     # Reading a strength's entries stalls an accelerator and cannot be traced: only here are they free to read.
     if is_plain(value) and value.is_cpu and value.numel():
         for extreme in torch.aminmax(value.detach()):

@@ -21,7 +21,9 @@ class ConvergenceWarning(UserWarning):
 def argmax_rows(omega: Regularizer, rows: Rows) -> Tensor:
     """Pi_Omega on rows, differentiable with respect to the scores."""
     if not isinstance(omega, SmoothRegularizer):
-        raise TypeError(f"A regularizer needs a kernel or must be a `SmoothRegularizer`. Got {type(omega).__name__}.")
+        raise TypeError(
+            f"A regularizer needs a kernel or must be a `SmoothRegularizer`. Got {type(omega).__name__}."
+        )
     keep = rows.x.detach() != -torch.inf
     keep = keep if rows.keep is None else keep & rows.keep
     y: Tensor = SmoothArgmax.apply(rows.x, keep, omega)
@@ -29,7 +31,7 @@ def argmax_rows(omega: Regularizer, rows: Rows) -> Tensor:
 
 
 def _by_own_parameters(omega: SmoothRegularizer, y: Tensor) -> Tensor | float:
-    """Zero, with the derivative of Pi_Omega in tensors that `value` itself learns: dy = -J d(grad Omega(y)); first order."""
+    """Zero, with the first derivative of Pi_Omega in tensors that `value` learns: dy = -J d(grad Omega(y))."""
     leaf = y.double().requires_grad_()
     if not y.numel() or not omega.value(leaf.detach()).requires_grad:
         return 0.0
