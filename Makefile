@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 CORE := CMakeLists.txt $(wildcard csrc/*)
+# The editable install remembers which folders are packages.
+PACKAGES := $(shell find src -name __init__.py)
 
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -52,7 +54,7 @@ sanitize: $(INSTALLED) ## run adversarial rows through a core built with ASan an
 	  REGMAX_LIBRARY=$(CURDIR)/build/sanitize/_core.so python tests/adversarial.py --rows 200000
 
 # torch first and alone: no other requirement gets to choose its version.
-$(INSTALLED): pyproject.toml constraints.txt $(CORE)
+$(INSTALLED): pyproject.toml constraints.txt $(CORE) $(PACKAGES)
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	python -m pip install --quiet -c constraints.txt torch==2.13.0
 	python -m pip install --quiet -c constraints.txt scikit-build-core cmake ninja

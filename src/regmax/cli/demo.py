@@ -17,7 +17,7 @@ from regmax.regularizers import KernelRegularizer
 # sparsemax weighs a phrase unevenly, fusedmax keeps it whole, and oscarmax gives words that score alike one
 # weight, wherever they are.
 SENTENCE = "the old lighthouse keeper has not seen a single ship since early spring ."
-SCORES = np.array([0.95, 1.32, 1.43, 1.38, 0.45, 0.58, 0.88, 0.60, 1.30, 1.41, 0.31, 1.06, 1.12, -0.60])
+SCORES = np.array([0.95, 1.32, 1.43, 1.38, 0.45, 0.58, 0.88, 0.60, 1.30, 1.41, 0.31, 1.12, 1.14, -0.60])
 
 MAPPINGS: dict[str, KernelRegularizer] = {
     "softmax": regmax.NegativeEntropy(),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from regmax.cli.structure import Row, Weights, brackets, clusters
 
 ZERO = "·"
-LEGEND = f"{ZERO} exactly zero    ╭│╰ fused: equal to the last bit    A B clusters of equal weight"
+LEGEND = f"{ZERO} exactly zero    ╭│╰ fused: equal to the last bit    A B C clusters of equal weight"
 
 # A piece of a line: the text, and a weight in [0, 1] that colours it, or None for no colour.
 Piece = tuple[str, float | None]
