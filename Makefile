@@ -38,8 +38,8 @@ format: $(INSTALLED) ## rewrite the sources as `make lint` wants them
 	ruff check --fix .
 	clang-format -i $(wildcard csrc/*.h csrc/*.hpp csrc/*.cpp)
 
-bench: $(INSTALLED) ## time the kernels against torch.softmax
-	python benchmarks/kernels.py
+bench: $(INSTALLED) ## time every mapping against torch.softmax
+	regmax bench
 
 docs: $(INSTALLED) ## run the examples in the documentation
 	pytest -q tests/test_project.py
@@ -63,4 +63,4 @@ $(INSTALLED): pyproject.toml constraints.txt $(CORE) $(PACKAGES)
 	touch $@
 
 clean: ## remove what was built, but not .venv
-	rm -rf build dist regmax-demo $(INSTALLED)
+	rm -rf build dist regmax-bench regmax-demo $(INSTALLED)
