@@ -13,6 +13,10 @@ COMMANDS = {
     "demo": "map a sentence's scores with every mapping: a table and a picture",
     "plot": "draw the paper's figures, or heat maps of sentences with their scores",
     "explore": "write one HTML file in which attention weights can be explored",
+    "train": "train one of the paper's experiments with one mapping, and test it",
+    "evaluate": "test the best model of a run, on its test set or on other files",
+    "table": "print finished runs as the paper's tables",
+    "bench": "time every mapping against torch.softmax: tables, JSON and pictures",
 }
 
 

@@ -1,0 +1,120 @@
+"""Who is timed: the mappings through the public interface, softmax, a copy, and other libraries where installed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import regmax
+from regmax.bench.cases import Tensors
+
+MAPPINGS = ("sparsemax", "sqpnormmax", "fusedmax", "oscarmax")
+REFERENCE, FLOOR = "softmax", "copy"
+FORWARD, BOTH = "forward", "forward+backward"
+RUNS = (FORWARD, BOTH)
+
+LAM, P = 0.1, 1.5
+_SAMPLE = 128  # rows on which a library that maps one row at a time in Python is timed
+
+
+@dataclass(frozen=True)
+class Call:
+    """Something to time; `share` is the part of the work that it does."""
+
+    run: Callable[[], object]
+    share: float = 1.0
+
+
+def oscar_lam(d: int) -> float:
+    """The strength of oscarmax: its weights grow with lam d, so that a fixed one would flatten long rows.
+
+    Example:
+        >>> oscar_lam(32), oscar_lam(512)
+        (0.01, 0.001953125)
+    """
+    return min(0.01, 1 / d)
+
+
+def mapping(name: str, d: int) -> Callable[..., Tensor]:
+    """A mapping of the library with the strength at which it is timed."""
+    strengths = {"fusedmax": {"lam": LAM}, "oscarmax": {"lam": oscar_lam(d)}, "sqpnormmax": {"p": P}}
+    return partial(getattr(regmax, name), **strengths.get(name, {}))
+
+
+def calls(
+    given: Tensors, run: str, mappings: Sequence[str] = MAPPINGS, *, peers: bool = True
+) -> dict[str, Call]:
+    """Everything that is timed on these tensors: softmax first, then the copy, ours, and the other libraries'.
+
+    Ours get the mask; softmax and entmax get scores that already hold -inf, their cheapest form of it.
+    """
+    made = {REFERENCE: _call(partial(torch.softmax, dim=-1), given.filled, given.v, run)}
+    made[FLOOR] = Call(_copies(given, run))
+    for name in mappings:
+        function = partial(mapping(name, given.x.shape[-1]), mask=given.keep)
+        made[name] = _call(function, given.x, given.v, run)
+    return made | _peers(given, run, mappings) if peers else made
+
+
+def _peers(given: Tensors, run: str, mappings: Sequence[str]) -> dict[str, Call]:
+    made: dict[str, Call] = {}
+    if "sparsemax" in mappings and (entmax := _optional("entmax")) is not None:
+        made["entmax's sparsemax"] = _call(partial(entmax.sparsemax, dim=-1), given.filled, given.v, run)
+    if run == FORWARD and given.keep is None:
+        made |= _torchsparseattn(given.x, mappings)
+    return made
+
+
+def _call(function: Callable[[Tensor], Tensor], x: Tensor, v: Tensor, run: str) -> Call:
+    if run == FORWARD:
+        return Call(partial(function, x.detach()))
+    leaf = x.detach().requires_grad_()
+    return Call(lambda: torch.autograd.grad(function(leaf), leaf, v))
+
+
+def _copies(given: Tensors, run: str) -> Callable[[], object]:
+    """Reading a tensor and writing another of its size: no forward, and no backward, can do with less."""
+    if run == FORWARD:
+        return given.x.clone
+    return lambda: (given.x.clone(), given.v.clone())
+
+
+def _optional(name: str) -> ModuleType | None:
+    try:
+        return import_module(name)
+    except ImportError:
+        return None
+
+
+def _torchsparseattn(x: Tensor, mappings: Sequence[str]) -> dict[str, Call]:
+    """The kernels of the paper's own code, which map a row at a time; its autograd functions no longer run."""
+    modules = [_optional(f"torchsparseattn.{name}") for name in ("sparsemax", "_fused", "oscar")]
+    if None in modules:
+        return {}
+    sparse, fused, oscar = modules
+    rows = x.flatten(0, -2)
+    share = min(1.0, _SAMPLE / len(rows))
+    rows = rows[:_SAMPLE]
+    weights = oscar_lam(x.shape[-1]) * torch.arange(x.shape[-1] - 1, -1, -1).numpy()
+    pools: dict[str, Callable[[Tensor], Any]] = {
+        "sparsemax": lambda row: row,
+        "fusedmax": lambda row: _pooled_in_place(fused, row),
+        "oscarmax": lambda row: torch.from_numpy(oscar.prox_owl(row.numpy(), weights)),  # type: ignore[union-attr]
+    }
+
+    def run(pool: Callable[[Tensor], Any]) -> object:
+        return [sparse.project_simplex(pool(row)) for row in rows]  # type: ignore[union-attr]
+
+    chosen = {name: pool for name, pool in pools.items() if name in mappings}
+    return {f"torchsparseattn's {name}": Call(partial(run, pool), share) for name, pool in chosen.items()}
+
+
+def _pooled_in_place(fused: Any, row: Tensor) -> Tensor:
+    z = row.clone()
+    fused.prox_tv1d(z.numpy(), LAM)
+    return z

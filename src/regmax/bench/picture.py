@@ -1,0 +1,126 @@
+"""Pictures of a run: ratios against d, and growth."""
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from regmax.bench.cases import SCORES
+from regmax.bench.contestants import BOTH, FLOOR, FORWARD, MAPPINGS, REFERENCE, RUNS
+from regmax.bench.growth import Growth, fits
+from regmax.bench.measure import Result
+from regmax.bench.report import Report
+from regmax.plots.colours import LINES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_FLOOR, _SOFTMAX, _PEER = "#e6e6e6", "#000000", "#8c8c8c"
+_NAMES = {FORWARD: "ratios-forward.png", BOTH: "ratios.png"}
+_PANELS = 3  # in a row
+
+
+def draw(report: Report, folder: Path) -> Iterator[Path]:
+    """Write the pictures that the report has figures for, and yield their paths."""
+    for run in RUNS:
+        results = [r for r in report.results if r.run == run and r.threads == 1 and r.case.is_million]
+        if len({result.d for result in results}) > 1:
+            yield _save(ratios(results, run), folder / _NAMES[run])
+    if fits(report.growth):
+        yield _save(growth(report.growth), folder / "growth.png")
+
+
+def _save(figure: Figure, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    return path
+
+
+def ratios(results: Sequence[Result], run: str) -> Figure:
+    """Time over softmax's against d, a panel for each kind of scores."""
+    kinds = [kind for kind in SCORES if len({r.d for r in results if r.scores == kind}) > 1]
+    columns = min(_PANELS, len(kinds))
+    rows = math.ceil(len(kinds) / columns)
+    figure = Figure(figsize=(4.2 * columns, 3.3 * rows + 0.9), layout="constrained")
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel().tolist()
+    for axes, kind in zip(grid, kinds, strict=False):
+        _ratio_panel(axes, [result for result in results if result.scores == kind])
+        axes.set_title(SCORES[kind], fontsize=11)
+    for axes in grid[len(kinds) :]:
+        axes.remove()
+    shown = [result.ratio for result in results if result.contestant in (*MAPPINGS, FLOOR)]
+    grid[0].set_ylim(min(shown) / 1.5, max(2.0, *shown) * 1.2)
+    figure.supxlabel("d, at about a million scores")
+    figure.supylabel(f"time / softmax's, {run.replace('+', ' + ')}")
+    handles, labels = grid[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
+    return figure
+
+
+def _ratio_panel(axes: "Axes", results: Sequence[Result]) -> None:
+    lengths = sorted({result.d for result in results})
+    axes.set(xscale="log", yscale="log")
+    for name in dict.fromkeys(result.contestant for result in results):
+        series = sorted((r for r in results if r.contestant == name), key=lambda result: result.d)
+        d = [result.d for result in series]
+        if name == FLOOR:
+            axes.fill_between(d, 1e-3, [r.ratio for r in series], color=_FLOOR, label="copy: the floor")
+        elif name in MAPPINGS:
+            colour, dashes = LINES[name]
+            axes.fill_between(
+                d, [r.low for r in series], [r.high for r in series], color=colour, alpha=0.15, lw=0
+            )
+            axes.plot(d, [r.ratio for r in series], color=colour, ls=dashes, marker="o", ms=4, label=name)
+    axes.axhline(1.0, color=_SOFTMAX, lw=1.2, label=REFERENCE)
+    _ticks(axes, lengths)
+
+
+def _ticks(axes: "Axes", lengths: Sequence[int]) -> None:
+    """Powers of two up the side; the lengths that were measured along the bottom."""
+    axes.yaxis.set_major_locator(FixedLocator([2.0**k for k in range(-6, 8)]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda ratio, _: f"{ratio:g}"))
+    axes.xaxis.set_major_locator(FixedLocator(lengths))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda d, _: f"{d:g}"))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.grid(axis="y", color="#dddddd", lw=0.6)
+
+
+def growth(points: Sequence[Growth]) -> Figure:
+    """Time per score against d, a panel for each mapping, a line for each kind of rows."""
+    names = [name for name in MAPPINGS if any(point.mapping == name for point in points)]
+    figure = Figure(figsize=(3.9 * len(names), 4.1), layout="constrained")
+    grid = figure.subplots(1, len(names), sharex=True, sharey=True, squeeze=False).ravel().tolist()
+    for axes, name in zip(grid, names, strict=True):
+        _growth_panel(axes, name, points)
+    figure.supxlabel("d, at a constant number of scores")
+    figure.supylabel("ns a score, forward + backward")
+    handles, labels = grid[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
+    return figure
+
+
+def _growth_panel(axes: "Axes", name: str, points: Sequence[Growth]) -> None:
+    axes.set(xscale="log", yscale="log")
+    powers = {fit.rows: fit.power for fit in fits(points) if fit.mapping == name}
+    for number, kind in enumerate(dict.fromkeys(point.rows for point in points)):
+        for mapping, style in (
+            (REFERENCE, {"color": _PEER, "lw": 0.8}),
+            (name, {"color": f"C{number}", "marker": "o"}),
+        ):
+            series = sorted((p.d, p.nanoseconds) for p in points if (p.mapping, p.rows) == (mapping, kind))
+            label = kind if mapping == name else ("softmax" if number == 0 else None)
+            axes.plot(*zip(*series, strict=True), ms=3, label=label, **style)
+    lengths = sorted({point.d for point in points})
+    start = max(p.nanoseconds for p in points if p.mapping == name and p.d == lengths[0])
+    guide = [start * math.log(d) / math.log(lengths[0]) for d in lengths]
+    axes.plot(lengths, guide, color=_SOFTMAX, ls=(0, (1, 1.5)), lw=1.4, label="d log d per row")
+    worst = max(powers, key=lambda kind: powers[kind])
+    axes.set_title(f"{name}: at most d^{1 + powers[worst]:.2f} log d ({worst})", fontsize=10)
+    axes.xaxis.set_major_locator(FixedLocator([4**k for k in range(3, 9)]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda d, _: f"{d:g}"))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.grid(color="#dddddd", lw=0.6)

@@ -1,0 +1,153 @@
+"""What a run says: tables for the terminal, and JSON that holds everything."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from regmax.bench.bars import ratio_bar, verdicts
+from regmax.bench.cases import SCORES
+from regmax.bench.contestants import REFERENCE
+from regmax.bench.growth import Fit, Growth, fits
+from regmax.bench.measure import Result
+
+FORMAT = 1  # of the JSON
+_CELL = 14
+_MARKS = {True: "✓", False: "✗", None: " "}
+LEGEND = (
+    "Time over that of torch.softmax in the same round: median ± half the quartiles' distance; ✓ ✗ its bar."
+)
+
+
+@dataclass
+class Report:
+    """All that was measured, on what machine, and with which settings; filled while a run goes on."""
+
+    machine: Mapping[str, str]
+    settings: Mapping[str, Any]
+    results: list[Result] = field(default_factory=list)
+    growth: list[Growth] = field(default_factory=list)
+    attention: list[dict[str, Any]] = field(default_factory=list)
+    complete: bool = False
+
+    def write(self, path: Path) -> None:
+        """Write everything as JSON, the verdicts included."""
+        judged = [asdict(verdict) | {"met": verdict.is_met} for verdict in verdicts(self.results)]
+        grown = [asdict(fit) | {"met": fit.is_met} for fit in fits(self.growth)]
+        record = {"format": FORMAT, **asdict(self), "bars": judged, "growth fits": grown}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> "Report":
+        """A report that was written before."""
+        record = json.loads(path.read_text())
+        results = [Result(**result) for result in record["results"]]
+        growth = [Growth(**point) for point in record["growth"]]
+        known = {name: record[name] for name in ("machine", "settings", "attention", "complete")}
+        return cls(**known, results=results, growth=growth)
+
+    def lines(self) -> Iterator[str]:
+        """The whole report as text."""
+        yield from (f"{name:<16} {value}" for name, value in self.machine.items())
+        if self.results:
+            yield from ("", LEGEND)
+        yield from _tables(self.results)
+        yield from _attention(self.attention)
+        yield from _growth(fits(self.growth))
+        yield from _verdicts(self.results)
+
+
+def _tables(results: Sequence[Result]) -> Iterator[str]:
+    """One table for each kind of scores, number of threads and direction: shapes down, contestants across."""
+    groups: dict[tuple[str, int, str], list[Result]] = {}
+    for result in results:
+        groups.setdefault((result.scores, result.threads, result.run), []).append(result)
+    for (scores, threads, run), group in sorted(groups.items(), key=lambda item: _order(*item[0])):
+        plural = "thread" if threads == 1 else "threads"
+        yield from ("", f"{SCORES[scores]} · {run.replace('+', ' + ')} · {threads} {plural}")
+        yield from _table(group)
+
+
+def _order(scores: str, threads: int, run: str) -> tuple[int, int, str]:
+    return threads, list(SCORES).index(scores), run
+
+
+def _table(group: Sequence[Result]) -> Iterator[str]:
+    names = list(dict.fromkeys(result.contestant for result in group))
+    shapes = list(dict.fromkeys((result.n, result.d) for result in group))
+    found = {(result.n, result.d, result.contestant): result for result in group}
+    # "torchsparseattn's sparsemax" takes two lines.
+    heads = [name.split(" ") if " " in name else ["", name] for name in names]
+    for line in range(2):
+        yield (
+            f"{'rows x d' if line else '':>14}" + "".join(f"{head[line]:>{_width(head)}}" for head in heads)
+        ).rstrip()
+    for n, d in shapes:
+        cells = (
+            _cell(found.get((n, d, name)), _width(head)) for name, head in zip(names, heads, strict=True)
+        )
+        yield (f"{f'{n} x {d}':>14}" + "".join(cells)).rstrip()
+
+
+def _width(head: Sequence[str]) -> int:
+    return max(_CELL, *(len(word) + 2 for word in head))
+
+
+def _cell(result: Result | None, width: int) -> str:
+    """Softmax's own time, or a ratio with its spread and its mark."""
+    if result is None:
+        return " " * width
+    if result.contestant == REFERENCE:
+        return f"{result.microseconds:>{width - 3},.1f} µs"
+    bar = ratio_bar(result)
+    mark = _MARKS[None if bar is None else round(result.ratio, 2) <= bar]
+    decimals = 2 if result.ratio < 10 else 0
+    text = f"{result.ratio:.{decimals}f} ±{(result.high - result.low) / 2:.{decimals}f} {mark}"
+    return f"{text:>{width}}"
+
+
+def _attention(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The rows of the attention benchmark, whatever they hold."""
+    if not rows:
+        return
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [[_text(row.get(name, "")) for name in names] for row in rows]
+    widths = [max(len(name), *(len(row[i]) for row in cells)) for i, name in enumerate(names)]
+    yield from ("", "Attention as a whole")
+    for texts in (names, *cells):
+        yield "  ".join(f"{text:>{width}}" for text, width in zip(texts, widths, strict=True)).rstrip()
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _growth(found: Iterable[Fit]) -> Iterator[str]:
+    """The fitted powers: kinds of rows down, mappings across."""
+    powers = {(fit.rows, fit.mapping): fit for fit in found}
+    if not powers:
+        return
+    names, kinds = list(dict.fromkeys(m for _, m in powers)), list(dict.fromkeys(r for r, _ in powers))
+    yield from (
+        "",
+        "Growth: the power of d by which time per row exceeds d log d; ✗ where it is positive beyond noise",
+    )
+    yield f"{'rows':>14}" + "".join(f"{name:>{_CELL}}" for name in names)
+    for kind in kinds:
+        fitted = [powers.get((kind, name)) for name in names]
+        cells = ("" if fit is None else f"{fit.power:+.2f} {_MARKS[fit.is_met]}" for fit in fitted)
+        yield f"{kind:>14}" + "".join(f"{cell:>{_CELL}}" for cell in cells)
+
+
+def _verdicts(results: Sequence[Result]) -> Iterator[str]:
+    judged = verdicts(results)
+    if not judged:
+        return
+    missed = [verdict for verdict in judged if not verdict.is_met]
+    yield from ("", f"Bars: {len(judged) - len(missed)} of {len(judged)} met.")
+    yield from (f"  missed  {verdict}" for verdict in missed)
+    turns, disturbed = sum(r.turns for r in results), sum(r.disturbed for r in results)
+    if disturbed > turns / 50:
+        yield f"The machine was busy: {disturbed / turns:.0%} of the turns were disturbed. Do not quote these figures."

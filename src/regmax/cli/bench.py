@@ -1,0 +1,107 @@
+"""`regmax bench`: every mapping against `torch.softmax`, and how its time grows with the rows' length."""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from regmax.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from regmax.bench.report import Report
+
+Item = TypeVar("Item")
+# Rows of figures about attention as a whole, from a benchmark that is no part of the package.
+Attention = Callable[[], list[dict[str, Any]]]
+
+PARTS = ("ratios", "growth", "attention")
+MAPPINGS = ("sparsemax", "sqpnormmax", "fusedmax", "oscarmax")
+
+
+def run(arguments: Sequence[str], attention: Attention | None = None) -> int:
+    """Measure, print the tables, write the JSON and the pictures; an interrupt keeps what was measured."""
+    options = _parser().parse_args(arguments)
+    try:
+        from regmax.bench import machine
+        from regmax.bench.report import Report
+    except ModuleNotFoundError as error:
+        raise CommandError(f"{error.name} is missing: `pip install 'regmax[torch]'`.") from error
+    settings = {"quick": options.quick, "threads": options.threads, "mappings": options.mappings}
+    report = Report(machine.describe(), settings)
+    try:
+        _measure(report, options, attention)
+        report.complete = True
+    except KeyboardInterrupt:
+        print("\nInterrupted: what follows was measured until then.", file=sys.stderr)
+    print("\n".join(report.lines()))
+    report.write(options.out / "bench.json")
+    print(options.out / "bench.json")
+    _draw(report, options.out)
+    return 0 if report.complete else 130
+
+
+def _measure(report: "Report", options: argparse.Namespace, attention: Attention | None) -> None:
+    from regmax import bench
+    from regmax.bench.growth import ROWS
+
+    if "ratios" in options.parts:
+        cases = bench.quick_cases() if options.quick else bench.full_cases()
+        seconds = 0.04 if options.quick else 0.3
+        for case in _progress(cases, lambda case: f"{case.scores}, {case.n} x {case.d}"):
+            given = {"threads": options.threads, "mappings": options.mappings, "seconds": seconds}
+            report.results.extend(bench.compare(case, peers=not options.quick, **given))
+    if "growth" in options.parts:
+        size: dict[str, Any] = {"lengths": (64, 512, 4096, 65536), "total": 2**18, "seconds": 0.01}
+        for kind in _progress(ROWS, lambda kind: f"growth, {kind} rows"):
+            report.growth.extend(
+                bench.growth(kind, mappings=options.mappings, **(size if options.quick else {}))
+            )
+    if "attention" in options.parts and attention is not None:
+        report.attention.extend(attention())
+
+
+def _draw(report: "Report", folder: Path) -> None:
+    try:
+        from regmax.bench import picture
+    except ModuleNotFoundError as error:
+        print(f"No pictures: {error.name} is missing, `pip install 'regmax[plots]'`.")
+        return
+    for path in picture.draw(report, folder):
+        print(path)
+
+
+def _progress(items: Sequence[Item], label: Callable[[Item], str]) -> Iterable[Item]:
+    """The items, each announced: in one line of a terminal that rewrites itself, in a line each elsewhere."""
+    terminal = sys.stderr.isatty()
+    for number, item in enumerate(items, start=1):
+        text = f"[{number}/{len(items)}] {label(item)}"
+        print(
+            f"\r\033[K{text}" if terminal else text, end="" if terminal else "\n", file=sys.stderr, flush=True
+        )
+        yield item
+    if terminal:
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="regmax bench",
+        description="Time every mapping against torch.softmax, on the same scores, in turns.",
+    )
+    where = "the folder of the JSON and the pictures (%(default)s)"
+    parser.add_argument("--quick", action="store_true", help="under a minute: fewer cases, fewer turns")
+    parser.add_argument("--out", type=Path, default=Path("regmax-bench"), metavar="FOLDER", help=where)
+    parser.add_argument(
+        "--mappings",
+        nargs="+",
+        choices=MAPPINGS,
+        default=list(MAPPINGS),
+        metavar="MAPPING",
+        help="which ones (all)",
+    )
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], metavar="N", help="how many (1 2)")
+    parser.add_argument(
+        "--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to measure (all)"
+    )
+    return parser
