@@ -120,10 +120,9 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         extra = self._extra(k)
         if extra:
             masks = masks.extended(len(extra), q.shape[-2], k.shape[-2], q.device)
-            k, v = (
-                torch.cat([x, *parts], 2) for x, parts in zip((k, v), zip(*extra, strict=True), strict=True)
-            )
-        out = attention(
+            keys, values = zip(*extra, strict=True)
+            k, v = torch.cat([k, *keys], 2), torch.cat([v, *values], 2)
+        attended: Any = attention(
             q,
             k,
             v,
@@ -134,7 +133,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             dropout_p=self.dropout if self.training else 0.0,
             return_weights=need_weights,
         )
-        out, y = out if need_weights else (out, None)
+        out, y = attended if need_weights else (attended, None)
         if y is not None and average_attn_weights:
             y = y.mean(1)
         out = self.out_proj(out.transpose(1, 2).flatten(-2))  # (batch, queries, embed_dim)
@@ -166,7 +165,8 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         extra = []
         if self.bias_k is not None and self.bias_v is not None:
             # (1, 1, embed_dim) -> (batch, heads, 1, width of a head)
-            extra.append(tuple(b.view(1, *shape[1:]).expand(shape) for b in (self.bias_k, self.bias_v)))
+            key, value = (b.view(1, *shape[1:]).expand(shape) for b in (self.bias_k, self.bias_v))
+            extra.append((key, value))
         if self.add_zero_attn:
             extra.append((k.new_zeros(shape), k.new_zeros(shape)))
         return extra
@@ -185,5 +185,6 @@ def _check_inputs(query: Tensor, key: Tensor, value: Tensor) -> None:
     if query.ndim not in (2, 3) or not query.ndim == key.ndim == value.ndim:
         shapes = ", ".join(str(tuple(x.shape)) for x in (query, key, value))
         raise ValueError(
-            f"`MultiheadAttention(query, key, value)` needs three sequences, batched (3 dimensions) or not (2). Got {shapes}."
+            "`MultiheadAttention(query, key, value)` needs three sequences, batched (3 dimensions) or not (2). "
+            f"Got {shapes}."
         )

@@ -1,4 +1,4 @@
-"""torch's masks of multi-head attention (True = ignore, or added to the scores) as this library's (True = keep, and a bias)."""
+"""torch's masks, True = ignore or added to the scores, as this library's: True = keep, and a bias."""
 
 from typing import NamedTuple
 

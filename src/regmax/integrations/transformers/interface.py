@@ -1,0 +1,112 @@
+"""The two functions that transformers asks of an attention: how to attend, and which mask it wants."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.masking_utils import sdpa_mask
+from transformers.utils.output_capturing import _active_collector
+
+from regmax.nn.weighting import Mapping, as_weighting
+from regmax.sparse_attention import attention
+
+# What some models pass beside the scores, and what cannot be ignored: Gemma 2's cap of the scores, the attention sinks
+# of GPT-OSS, the blocks that MiniMax selects, and a cache in pages.
+_UNSUPPORTED = ("softcap", "s_aux", "block_indices", "cache")
+
+
+@dataclass(frozen=True, eq=False)
+class Attend:
+    """An attention function of transformers, with a mapping."""
+
+    mapping: Mapping
+
+    def __call__(
+        self,
+        module: torch.nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None,
+        dropout: float = 0.0,
+        scaling: float | None = None,
+        is_causal: bool | None = None,
+        position_bias: Tensor | None = None,
+        **options: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend: query is (batch, heads, queries, width), the output (batch, queries, heads, width).
+
+        `position_bias` is T5's; `scaling` the factor of the scores; the mask is boolean, True = keep, or a model's or
+        user's own float mask, which is added to the scores.
+        """
+        _refuse(module, options)
+        keep, bias = _split(attention_mask, position_bias)
+        wanted = _wants_weights(options)
+        attended: Any = attention(
+            query,
+            key,
+            value,
+            mapping=as_weighting(self.mapping),
+            mask=keep,
+            bias=bias,
+            is_causal=attention_mask is None and _is_causal(module, is_causal) and query.shape[2] > 1,
+            dropout_p=dropout if module.training else 0.0,
+            scale=scaling,
+            enable_gqa=key.shape[1] != query.shape[1],
+            return_weights=wanted,
+        )
+        out, y = attended if wanted else (attended, None)
+        return out.transpose(1, 2).contiguous(), y
+
+
+def mask(*args: Any, **options: Any) -> Tensor:
+    """The boolean mask (batch, 1, queries, keys), True = keep.
+
+    `sdpa_mask` leaves causal masks without padding out and lets SDPA rebuild them: here a mask is never left out.
+    """
+    options.update(allow_is_causal_skip=False, allow_is_bidirectional_skip=False)
+    made: Tensor = sdpa_mask(*args, **options)
+    return made
+
+
+def _refuse(module: torch.nn.Module, options: dict[str, Any]) -> None:
+    for name in _UNSUPPORTED:
+        if options.get(name) is not None:
+            raise NotImplementedError(
+                f"{type(module).__name__} calls its attention with `{name}`, which regmax does not compute. Use "
+                "`attn_implementation='eager'` for this model."
+            )
+
+
+def _split(
+    attention_mask: Tensor | None, position_bias: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """What is kept, and what is added to the scores."""
+    if attention_mask is None:
+        return None, position_bias
+    if attention_mask.dtype == torch.bool:
+        # Padding alone comes expanded over the queries; one row of it is what the sparse kernels want.
+        one_row = attention_mask.stride(-2) == 0
+        return attention_mask[..., :1, :] if one_row else attention_mask, position_bias
+    # A float mask has the most negative number where transformers means "not": that is deletion, not a low score.
+    keep = attention_mask > torch.finfo(attention_mask.dtype).min / 2
+    bias = attention_mask.masked_fill(~keep, 0.0)
+    return keep, bias if position_bias is None else bias + position_bias
+
+
+def _is_causal(module: torch.nn.Module, is_causal: bool | None) -> bool:
+    """Whether the model means causality where it passes no mask: its own word, or what it says of the module."""
+    return bool(getattr(module, "is_causal", False) if is_causal is None else is_causal)
+
+
+def _wants_weights(options: dict[str, Any]) -> bool:
+    """Whether somebody reads the weights: the caller says so, or transformers collects them from the layers.
+
+    Weights cost a dense matrix, so they are not made for nobody. Few models pass `output_attentions` down; the others
+    have transformers' collector record what the layers return.
+    """
+    if options.get("output_attentions"):
+        return True
+    collected = _active_collector.get()
+    return collected is not None and any("attentions" in key for key in collected)

@@ -1,0 +1,58 @@
+"""Names of attention implementations."""
+
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from regmax.integrations.transformers.interface import Attend, mask
+from regmax.names import MAPPINGS
+from regmax.nn.weighting import Mapping, as_weighting
+
+# transformers looks for these in a name, and then takes the implementation for one of its own.
+_RESERVED = ("eager", "sdpa", "flash", "flex_attention", "paged", "|", "/", ":", "@")
+
+
+def register(name: str | None = None, mapping: Mapping | None = None) -> tuple[str, ...]:
+    """Make mappings known to transformers as `attn_implementation`, together with the masks that they need.
+
+    Args:
+        name: the implementation's name; None registers every mapping by its own, with its default strengths.
+        mapping: what the name stands for: a regularizer, a callable `f(scores, dim, mask=...)`, a module of `regmax.nn`
+            or another mapping's name; None if `name` is a mapping's.
+
+    Returns:
+        The names that were registered.
+
+    Example:
+        >>> import regmax
+        >>> regmax.integrations.transformers.register()
+        ('softmax', 'sparsemax', 'fusedmax', 'oscarmax', 'sqpnormmax')
+        >>> regmax.integrations.transformers.register("fusedmax-strong", regmax.FusedLasso(lam=0.5))
+        ('fusedmax-strong',)
+    """
+    if name is None:
+        if mapping is not None:
+            raise ValueError("`register(name, mapping)` needs a name for the mapping.")
+        return tuple(register(each)[0] for each in MAPPINGS)
+    _check_name(name)
+    mapping = name if mapping is None else mapping
+    as_weighting(mapping)  # a wrong mapping raises here, not inside a model
+    AttentionInterface.register(name, Attend(mapping))
+    # Without this the masks do not come as None with a warning: they come as None.
+    AttentionMaskInterface.register(name, mask)
+    return (name,)
+
+
+def registered(name: str | None) -> Attend | None:
+    """What is registered by this name, if it is one of regmax's."""
+    function = ALL_ATTENTION_FUNCTIONS.get(name)
+    return function if isinstance(function, Attend) else None
+
+
+def _check_name(name: str) -> None:
+    if any(word in name for word in _RESERVED):
+        raise ValueError(
+            f"`register(name)` must not contain {', '.join(_RESERVED)}: transformers reads a meaning into them. "
+            f"Got {name!r}."
+        )
+    if name in ALL_ATTENTION_FUNCTIONS and registered(name) is None:
+        raise ValueError(f"`register(name)` must not replace another library's implementation. Got {name!r}.")

@@ -1,0 +1,110 @@
+"""Saving the choice of a mapping: `save_pretrained` alone forgets `attn_implementation`.
+
+The choice is written into the model's configuration, `config.json`, as plain data:
+
+    "regmax": {"attn_implementation": {"": "strong"},
+               "mappings": {"strong": {"regularizer": "FusedLasso", "lam": 0.5, "gamma": 1.0}}}
+"""
+
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoConfig, PreTrainedModel
+
+import regmax.regularizers as regularizers
+from regmax.integrations.transformers.registry import register, registered
+from regmax.names import MAPPINGS
+from regmax.nn.weighting import Mapping, as_weighting
+from regmax.regularizers import KernelRegularizer
+from regmax.sparse_attention.mapping import known
+
+
+def save_pretrained(model: PreTrainedModel, directory: str | Path, **options: Any) -> None:
+    """`model.save_pretrained(directory)`, with the mapping and its strengths.
+
+    Args:
+        model: any model; one without a mapping of regmax is saved as transformers does.
+        directory: where to.
+        options: further arguments of the method.
+    """
+    choice = _choice(model)
+    ours = {name: attend for name in choice.values() if (attend := registered(name)) is not None}
+    if ours:
+        mappings = {name: _described(name, attend.mapping) for name, attend in ours.items()}
+        model.config.regmax = {"attn_implementation": choice, "mappings": mappings}
+    elif hasattr(model.config, "regmax"):  # from an earlier choice
+        del model.config.regmax
+    model.save_pretrained(directory, **options)
+
+
+def from_pretrained(model_class: Any, directory: str | Path, **options: Any) -> Any:
+    """`model_class.from_pretrained(directory)`, with the mapping that `save_pretrained` of this module saved.
+
+    Args:
+        model_class: `AutoModel`, `BertForMaskedLM`, ...
+        directory: where from.
+        options: further arguments of the method; an `attn_implementation` among them wins.
+
+    Example:
+        >>> import tempfile, transformers, regmax
+        >>> sparse = regmax.integrations.transformers
+        >>> _ = sparse.register("fusedmax-strong", regmax.FusedLasso(lam=0.5))
+        >>> config = transformers.GPT2Config(n_layer=1, n_embd=8, n_head=2, vocab_size=11)
+        >>> model = transformers.AutoModel.from_config(config, attn_implementation="fusedmax-strong")
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     sparse.save_pretrained(model, directory)
+        ...     model = sparse.from_pretrained(transformers.AutoModel, directory)
+        >>> model.config._attn_implementation
+        'fusedmax-strong'
+    """
+    saved = getattr(AutoConfig.from_pretrained(directory), "regmax", None)
+    if saved is not None:
+        for name, description in saved["mappings"].items():
+            _restore(name, description)
+        options.setdefault("attn_implementation", saved["attn_implementation"])
+    return model_class.from_pretrained(directory, **options)
+
+
+def _choice(model: PreTrainedModel) -> dict[str, str]:
+    """The implementation of the model, and of its parts where they have their own configuration."""
+    parts = {key: getattr(model.config, key, None) for key in model.config.sub_configs}
+    choice = {key: part._attn_implementation for key, part in parts.items() if part is not None}
+    return {"": model.config._attn_implementation, **choice}
+
+
+def _described(name: str, mapping: Mapping) -> dict[str, Any] | None:
+    """A mapping as plain data; None if it is code, which is not saved."""
+    found = known(as_weighting(mapping))
+    if found is None:
+        return None
+    described = {"regularizer": type(found.omega).__name__, **asdict(found.omega), "gamma": found.gamma}
+    if any(not isinstance(value, str | int | float) for value in described.values()):
+        raise TypeError(
+            f"`save_pretrained(model)` saves strengths that are numbers. {name!r} has a tensor among them."
+        )
+    return described
+
+
+def _restore(name: str, description: dict[str, Any] | None) -> None:
+    there = registered(name)
+    if description is None and there is None:
+        raise ValueError(
+            f"The model was saved with the mapping {name!r}, a function of its own. Call "
+            f"`register({name!r}, mapping)` before `from_pretrained`."
+        )
+    if description is None or (there is not None and _described(name, there.mapping) == description):
+        return
+    if there is not None:
+        raise ValueError(
+            f"The model was saved with another mapping {name!r} than the one that is registered now."
+        )
+    register(name, _mapping(**description))
+
+
+def _mapping(regularizer: str, gamma: float, **strengths: float) -> Mapping:
+    found = getattr(regularizers, regularizer, None)
+    if not (isinstance(found, type) and issubclass(found, KernelRegularizer)):
+        raise ValueError(f"The model was saved with an unknown regularizer. Got {regularizer!r}.")
+    return found(**strengths) if gamma == 1 else partial(MAPPINGS[found.kernel], gamma=gamma, **strengths)

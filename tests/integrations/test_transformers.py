@@ -1,0 +1,220 @@
+"""Hugging Face models through the mappings: six architectures, tiny and random."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from hugging import LENGTH, MODELS, PAD, REAL, WORDS, Model, output
+
+import regmax
+from regmax.integrations import transformers as sparse
+
+MAPPINGS = ("softmax", "sparsemax", "fusedmax", "oscarmax", "sqpnormmax")
+EVERY_MODEL = pytest.mark.parametrize("architecture", MODELS)
+EVERY_MAPPING = pytest.mark.parametrize("mapping", MAPPINGS)
+GENERATORS = pytest.mark.parametrize("architecture", [name for name, model in MODELS.items() if model.causal])
+
+
+@pytest.fixture(autouse=True)
+def names() -> None:
+    sparse.register()
+
+
+@pytest.fixture
+def fresh_compiler() -> Iterator[None]:
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+@EVERY_MODEL
+@pytest.mark.parametrize("left", [False, True])
+def test_softmax_equals_eager_at_real_positions(architecture: str, left: bool) -> None:
+    model = MODELS[architecture]
+    inputs = model.inputs(left=left)
+    ours, eager = (output(model.build(name), inputs) for name in ("softmax", "eager"))
+    real = model.real(inputs)
+    torch.testing.assert_close(ours[real], eager[real], rtol=1e-5, atol=1e-5)
+
+
+@EVERY_MODEL
+@EVERY_MAPPING
+def test_padding_does_not_leak(architecture: str, mapping: str) -> None:
+    model = MODELS[architecture]
+    if model.pixels:
+        pytest.skip("images are not padded")
+    built, inputs = model.build(mapping), model.inputs()
+    before = output(built, inputs)
+    inputs["input_ids"] = inputs["input_ids"].clone()
+    inputs["input_ids"][1, REAL:] = 17
+    real = model.real(inputs)
+    assert torch.equal(output(built, inputs)[real], before[real])
+
+
+@GENERATORS
+@EVERY_MAPPING
+def test_the_future_does_not_leak(architecture: str, mapping: str) -> None:
+    model = MODELS[architecture]
+    built, inputs = model.build(mapping), model.inputs()
+    name = "decoder_input_ids" if model.encoder_decoder else "input_ids"
+    del inputs["attention_mask"]  # without padding transformers is tempted to leave the mask out
+    before = output(built, inputs)
+    inputs[name] = inputs[name].clone()
+    inputs[name][:, -1] = (inputs[name][:, -1] + 1) % WORDS
+    after = output(built, inputs)
+    assert torch.equal(after[:, :-1], before[:, :-1])
+    assert not torch.equal(after[:, -1], before[:, -1])
+
+
+def loss_of(model: Model, built: Any, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    if model.pixels:
+        return built(**inputs).last_hidden_state[:, 0].pow(2).mean()
+    labels = inputs["decoder_input_ids" if model.encoder_decoder else "input_ids"]
+    return built(**inputs, labels=labels.masked_fill(labels == PAD, -100)).loss
+
+
+@EVERY_MODEL
+@EVERY_MAPPING
+def test_a_training_step_lowers_the_loss(architecture: str, mapping: str) -> None:
+    model = MODELS[architecture]
+    built, inputs = model.build(mapping), model.inputs()
+    before = loss_of(model, built, inputs)
+    before.backward()
+    gradients = [p.grad for p in built.parameters() if p.grad is not None]
+    assert all(torch.isfinite(gradient).all() for gradient in gradients)
+    assert any(
+        (p.grad != 0).any()
+        for n, p in built.named_parameters()
+        if any(part in n for part in QUERIES) and p.grad is not None
+    )
+    norm = torch.stack([gradient.norm() for gradient in gradients]).norm()
+    torch.optim.SGD(built.parameters(), lr=1e-3 / float(norm)).step()
+    with torch.no_grad():
+        assert loss_of(model, built, inputs) < before
+
+
+# What the six call their query projections: through the mapping alone do they get a gradient.
+QUERIES = ("query", "c_attn", "q_proj", ".q.")
+
+
+@EVERY_MODEL
+@pytest.mark.parametrize("mapping", ["fusedmax", "sqpnormmax"])
+def test_attentions_are_the_sparse_weights(architecture: str, mapping: str) -> None:
+    model = MODELS[architecture]
+    inputs = model.inputs()
+    out = model.build(mapping)(**inputs, output_attentions=True)
+    kinds = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
+    weights = [y for kind in kinds for y in (out.get(kind) or ())]
+    assert len(weights) == {"bart": 5, "t5": 6}.get(architecture, 2)
+    for y in weights:
+        torch.testing.assert_close(y.sum(-1), torch.ones_like(y[..., 0]))
+        if y.shape[-1] == LENGTH and not model.pixels:
+            assert torch.all(y[1, ..., REAL:] == 0)
+    assert any((y[0] == 0).any() for y in weights)
+
+
+@EVERY_MODEL
+def test_no_weights_are_made_for_nobody(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from regmax.integrations.transformers import interface
+
+    asked: list[bool] = []
+    attention = interface.attention
+
+    def watched(*args: Any, **options: Any) -> Any:
+        asked.append(options["return_weights"])
+        return attention(*args, **options)
+
+    monkeypatch.setattr(interface, "attention", watched)
+    model = MODELS[architecture]
+    built = model.build("fusedmax")
+    built(**model.inputs())
+    assert asked
+    assert not any(asked)
+
+
+@GENERATORS
+@EVERY_MAPPING
+def test_generation_with_cache_equals_generation_without(architecture: str, mapping: str) -> None:
+    model = MODELS[architecture]
+    built, inputs = model.build(mapping), model.inputs(left=not model.encoder_decoder)
+    inputs.pop("decoder_input_ids", None)
+    options = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": PAD}
+    cached = built.generate(**inputs, **options, use_cache=True)
+    assert torch.equal(cached, built.generate(**inputs, **options, use_cache=False))
+
+
+def test_generation_with_a_static_cache_and_beams() -> None:
+    model = MODELS["llama"]
+    built, inputs = model.build("fusedmax"), model.inputs(left=True)
+    options = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": PAD, "num_beams": 2}
+    dynamic = built.generate(**inputs, **options)
+    static = built.generate(**inputs, **options, cache_implementation="static", disable_compile=True)
+    assert torch.equal(dynamic, static)
+
+
+@EVERY_MODEL
+def test_the_implementation_can_be_changed_later(architecture: str) -> None:
+    model = MODELS[architecture]
+    inputs = model.inputs()
+    real = model.real(inputs)
+    built = model.build("eager")
+    eager = output(built, inputs)
+    built.set_attn_implementation("fusedmax")
+    assert torch.equal(output(built, inputs), output(model.build("fusedmax"), inputs))
+    assert not torch.allclose(output(built, inputs)[real], eager[real])
+    built.set_attn_implementation("eager")
+    assert torch.equal(output(built, inputs), eager)
+
+
+@pytest.mark.parametrize("architecture", ["bert", "llama"])
+def test_models_compile(architecture: str, fresh_compiler: None) -> None:
+    model = MODELS[architecture]
+    built, inputs = model.build("fusedmax"), model.inputs()
+    expected = output(built, inputs)
+    gradient = torch.autograd.grad(expected.pow(2).sum(), next(built.parameters()))
+    compiled = torch.compile(built, backend="aot_eager")
+    ours = output(compiled, inputs)
+    torch.testing.assert_close(ours, expected)
+    torch.testing.assert_close(torch.autograd.grad(ours.pow(2).sum(), next(built.parameters())), gradient)
+
+
+def test_strengths_have_names_of_their_own() -> None:
+    sparse.register("fusedmax-strong", regmax.FusedLasso(lam=5.0))
+    model = MODELS["vit"]
+    weights = model.build("fusedmax-strong")(**model.inputs(), output_attentions=True).attentions
+    assert all(torch.equal(y, y[..., :1].expand_as(y)) for y in weights)  # so strong that everything is fused
+
+
+def test_a_learnable_module_can_be_registered() -> None:
+    mapping = regmax.nn.Fusedmax(lam=torch.full((2, 1, 1), 0.1), learnable=True)
+    sparse.register("learned", mapping)
+    model = MODELS["bert"]
+    inputs = model.inputs()
+    loss_of(model, model.build("learned"), inputs).backward()
+    assert all(torch.isfinite(p.grad).all() and p.grad.abs().sum() > 0 for p in mapping.parameters())
+
+
+@pytest.mark.parametrize("value", [torch.finfo(torch.float32).min, -torch.inf])
+def test_a_float_mask_deletes_like_a_boolean_one(value: float) -> None:
+    model = MODELS["llama"]
+    built, inputs = model.build("fusedmax"), model.inputs()
+    mask = (
+        inputs["attention_mask"].bool()[:, None, None] & torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
+    )
+    additive = torch.zeros(mask.shape).masked_fill(~mask, value)
+    ours = output(built, {**inputs, "attention_mask": additive})
+    assert torch.equal(ours[model.real(inputs)], output(built, inputs)[model.real(inputs)])
+    assert torch.equal(ours, output(built, {**inputs, "attention_mask": mask}))
+
+
+def test_half_precision() -> None:
+    model = MODELS["llama"]
+    inputs = model.inputs()
+    full, half = model.build("fusedmax"), model.build("fusedmax").bfloat16()
+    ours = output(half, inputs)
+    assert ours.dtype == torch.bfloat16
+    real = model.real(inputs)
+    assert (ours[real].float() - output(full, inputs)[real]).abs().mean() < 0.3
