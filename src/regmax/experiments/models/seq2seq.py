@@ -79,15 +79,18 @@ class Seq2Seq(nn.Module):
         self.output = Output(
             hidden, target_size, config.frequent, self.target_words if config.shared else None
         )
-        self._initialize(config.init)
+        self.scale = config.words**0.5 if config.shared else 1.0
+        self._initialize(config.init, config.shared)
 
-    def _initialize(self, width: float) -> None:
+    def _initialize(self, width: float, shared: bool) -> None:
+        if shared:
+            # Small as an output's weights should be; `scale` makes them as large as word vectors should be. With small
+            # vectors on the input side attention learns from the decoder's habits before it learns from words.
+            nn.init.normal_(self.source_words.weight, std=self.scale**-1)
         for parameter in self.parameters() if width else ():
             nn.init.uniform_(parameter, -width, width)
         for embedding in (self.source_words, self.target_words):
-            nn.init.uniform_(embedding.weight, -0.1, 0.1)
-            with torch.no_grad():
-                embedding.weight[PAD].zero_()
+            nn.init.zeros_(embedding.weight[PAD].detach())
         if self.values is not None:
             nn.init.eye_(self.values.weight)  # at first the decoder sees state + word vector as they are
 
@@ -100,7 +103,7 @@ class Seq2Seq(nn.Module):
     def teach(self, batch: Batch) -> tuple[Tensor, list[Attention]]:
         """The attentional states (batch, steps, hidden) and the attention, fed with the true words."""
         memory, state = self.encode(batch.source, batch.lengths)
-        vectors = self.dropout(self.target_words(batch.target[:, :-1]))
+        vectors = self.dropout(self.target_words(batch.target[:, :-1]) * self.scale)
         states, attentions = [], []
         for vector in vectors.unbind(1):
             state, attention = self._step(vector, state, memory)
@@ -110,7 +113,7 @@ class Seq2Seq(nn.Module):
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, State]:
         """Read the source."""
-        vectors = self.dropout(self.source_words(source))
+        vectors = self.dropout(self.source_words(source) * self.scale)
         packed = nn.utils.rnn.pack_padded_sequence(
             vectors, lengths.cpu(), batch_first=True, enforce_sorted=False
         )
@@ -128,7 +131,7 @@ class Seq2Seq(nn.Module):
 
     def step(self, words: Tensor, state: State, memory: Memory) -> tuple[Tensor, State, Attention]:
         """log p of every next word after `words` (batch,), the new state, and where it looked."""
-        state, attention = self._step(self.dropout(self.target_words(words)), state, memory)
+        state, attention = self._step(self.dropout(self.target_words(words) * self.scale), state, memory)
         return self.output(state.feed), state, attention
 
     def _step(self, vector: Tensor, state: State, memory: Memory) -> tuple[State, Attention]:
