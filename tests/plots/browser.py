@@ -1,4 +1,4 @@
-"""A real headless Chromium, driven by the DevTools protocol over a pair of pipes: no driver and no package is needed."""
+"""A real headless Chromium, driven by the DevTools protocol over two pipes: no driver, no package."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import itertools
 import json
 import os
+import select
 import shutil
 import subprocess
 import time
@@ -14,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--remote-debugging-pipe",
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--remote-debugging-pipe",
 )  # fmt: skip
 PATIENCE = 30.0  # seconds, on a busy machine
 
@@ -32,7 +33,7 @@ class Browser:
         self._in, their_out = os.pipe()
 
         def connect() -> None:  # by way of high numbers: 3 or 4 may be among the four pipes' ends
-            high = [os.dup2(end, 50 + k) for k, end in enumerate((their_in, their_out))]
+            high = [os.dup2(end, 210 + k) for k, end in enumerate((their_in, their_out))]
             os.dup2(high[0], 3)
             os.dup2(high[1], 4)
 
@@ -60,6 +61,8 @@ class Browser:
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
+            if not select.select([self._in], [], [], PATIENCE)[0]:
+                raise TimeoutError("chromium does not answer")
             chunk = os.read(self._in, 1 << 20)
             if not chunk:
                 raise RuntimeError("chromium has ended")
@@ -95,7 +98,9 @@ class Page:
     def open(self, path: Path, fragment: str = "") -> Page:
         self.call("Page.navigate", url="about:blank")
         self.call("Page.navigate", url=path.as_uri() + fragment)
-        self.wait(lambda: self.evaluate("document.readyState === 'complete' && location.protocol === 'file:'"))
+        self.wait(
+            lambda: self.evaluate("document.readyState === 'complete' && location.protocol === 'file:'")
+        )
         return self
 
     def evaluate(self, expression: str) -> Any:
@@ -105,7 +110,8 @@ class Page:
         return answer["result"].get("value")
 
     def settle(self) -> None:
-        """Wait until what was asked for is drawn."""
+        """Wait until what was asked for is drawn; a tab in the background draws nothing."""
+        self.call("Page.bringToFront")
         self.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def wait(self, condition: Callable[[], Any]) -> Any:
@@ -118,14 +124,18 @@ class Page:
 
     def hover(self, selector: str) -> None:
         box = f"document.querySelector({json.dumps(selector)}).getBoundingClientRect()"
-        x, y = self.evaluate(f"(({{left, top, width, height}}) => [left + width / 2, top + height / 2])({box})")
+        x, y = self.evaluate(
+            f"(({{left, top, width, height}}) => [left + width / 2, top + height / 2])({box})"
+        )
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
         self.settle()
 
     def press(self, key: str) -> None:
         text = {"text": key} if len(key) == 1 else {}
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, **(text if kind == "keyDown" else {}))
+            self.call(
+                "Input.dispatchKeyEvent", type=kind, key=key, code=key, **(text if kind == "keyDown" else {})
+            )
         self.settle()
 
     def screenshot(self, path: Path) -> None:

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from browser import Browser, Page, find_chromium
+from hostile import HOSTILE
 
 from regmax.plots import parse_examples, write_explorer
-
-HOSTILE = ("<script>alert(1)</script>", "</script><b>bold", '"><img src=x onerror=alert(2)>', "&amp;", "${1}", "\u2028")
 
 
 def needed(program: str | None, name: str) -> str:
@@ -61,8 +60,10 @@ def content() -> dict[str, Any]:
     def scores(n: int, d: int) -> list[list[float]]:
         return rng.normal(size=(n, d)).round(3).tolist()
 
-    causal = [[score if j <= i else None for j, score in enumerate(row)] for i, row in enumerate(scores(4, 4))]
-    words = "a ship is seen".split()
+    causal = [
+        [score if j <= i else None for j, score in enumerate(row)] for i, row in enumerate(scores(4, 4))
+    ]
+    words = ["a", "ship", "is", "seen"]
     return {
         "title": "Title </title><script>alert(0)</script>",
         "mappings": ["fusedmax,lam=0.1", "softmax"],

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from browser import Page
-from conftest import HOSTILE
+from hostile import HOSTILE
 
 from regmax.plots import Setting, explorer_page, parse_examples, write_explorer
 
@@ -83,13 +84,14 @@ def test_a_slider_moves_by_keys(tab: Tab, page_file: Path, content: dict[str, An
 def test_equal_neighbours_are_one_rectangle_and_zeros_are_grey(tab: Tab, page_file: Path) -> None:
     page = tab().open(page_file, "#left=fusedmax,lam=0.3")
     rectangles = page.evaluate(
-        "[...document.querySelectorAll('#left g[role=row]')].map((row) => [...row.querySelectorAll('.run')].map((run) =>"
+        "[...document.querySelectorAll('#left g[role=row]')].map((row) =>"
+        " [...row.querySelectorAll('.run')].map((run) =>"
         " [Number(run.dataset.start), Number(run.dataset.stop), run.getAttribute('fill')]))"
     )
     zero = page.evaluate("JSON.parse(document.getElementById('data').textContent).palette.light.zero")
     for y, row in zip(shown_weights(page), rectangles, strict=True):
         borders = [0, *(np.flatnonzero(np.diff(y)) + 1), len(y)]
-        assert [(start, stop) for start, stop, _ in row] == list(zip(borders, borders[1:], strict=False))
+        assert [(start, stop) for start, stop, _ in row] == list(pairwise(borders))
         assert [(colour == zero) for _, _, colour in row] == [y[start] == 0 for start, _, _ in row]
 
 
@@ -102,7 +104,9 @@ def test_hovering_shows_the_numbers(tab: Tab, page_file: Path) -> None:
     assert f"{np.count_nonzero(y)} of 8 words" in tip
     title = page.evaluate("document.getElementById('row-title').innerText")
     assert title == "Target word 2 of 3: y"
-    table = page.evaluate("[...document.querySelectorAll('#numbers tbody tr')].map((row) => row.innerText.split('\\t'))")
+    table = page.evaluate(
+        "[...document.querySelectorAll('#numbers tbody tr')].map((row) => row.innerText.split('\\t'))"
+    )
     shown = [float(row[2]) for row in table]
     np.testing.assert_allclose(shown, y, atol=5e-5)
     assert [row[2].strip() == "0" for row in table] == (y == 0).tolist()
@@ -113,9 +117,13 @@ def test_hovering_shows_the_numbers(tab: Tab, page_file: Path) -> None:
 
 def test_hostile_tokens_are_shown_as_text(tab: Tab, page_file: Path, content: dict[str, Any]) -> None:
     page = tab().open(page_file, "#example=1")
-    labels = page.evaluate("[...document.querySelectorAll('#left text[data-column]')].map((text) => text.textContent)")
+    labels = page.evaluate(
+        "[...document.querySelectorAll('#left text[data-column]')].map((text) => text.textContent)"
+    )
     assert labels[1:5] == [*HOSTILE[1:2], HOSTILE[2][:21] + "…", *HOSTILE[3:5]]
-    cells = page.evaluate("[...document.querySelectorAll('#numbers tbody th')].map((cell) => cell.textContent)")
+    cells = page.evaluate(
+        "[...document.querySelectorAll('#numbers tbody th')].map((cell) => cell.textContent)"
+    )
     assert cells == [*HOSTILE, "plain"]
     page.hover("#left-0-0")
     assert HOSTILE[0] in page.evaluate("document.getElementById('tip').innerText")
@@ -130,7 +138,9 @@ def test_the_address_keeps_what_is_seen(tab: Tab, page_file: Path) -> None:
     choose(page, "left-lam", 0.4, "input")
     page.evaluate("document.getElementById('next').click()")
     page.settle()
-    fragment = page.wait(lambda: next(filter(lambda h: "example=1" in h, [page.evaluate("location.hash")]), None))
+    fragment = page.wait(
+        lambda: next(filter(lambda h: "example=1" in h, [page.evaluate("location.hash")]), None)
+    )
     again = tab().open(page_file, fragment)
     assert shown_setting(again) == shown_setting(page)
     np.testing.assert_array_equal(shown_weights(again), shown_weights(page))
@@ -158,7 +168,9 @@ def test_keys_step_through_the_words_and_are_announced(tab: Tab, page_file: Path
 def test_searching_folds_case_and_accents(tab: Tab, page_file: Path) -> None:
     page = tab().open(page_file)
     choose(page, "search", "ELAN", "input")
-    assert page.evaluate("[...document.querySelectorAll('#list button')].map((one) => one.textContent)") == ["Élan"]
+    assert page.evaluate("[...document.querySelectorAll('#list button')].map((one) => one.textContent)") == [
+        "Élan"
+    ]
     assert page.evaluate("document.getElementById('found').textContent") == "1 of 4 examples"
 
 
@@ -178,7 +190,9 @@ def test_masked_positions_are_deleted_and_views_bring_their_mapping(
 
 def test_a_source_that_runs_right_to_left_is_laid_out_so(tab: Tab, page_file: Path) -> None:
     page = tab().open(page_file, "#example=3")
-    places = page.evaluate("[0, 1, 2].map((j) => Number(document.getElementById(`left-0-${j}`).getAttribute('x')))")
+    places = page.evaluate(
+        "[0, 1, 2].map((j) => Number(document.getElementById(`left-0-${j}`).getAttribute('x')))"
+    )
     assert places == sorted(places, reverse=True)
 
 
@@ -208,7 +222,18 @@ def test_every_control_has_a_name(tab: Tab, page_file: Path) -> None:
     page = tab().open(page_file, "#example=2")
     page.call("Accessibility.enable")
     nodes = page.call("Accessibility.getFullAXTree")["nodes"]
-    roles = {"button", "combobox", "slider", "spinbutton", "searchbox", "checkbox", "grid", "gridcell", "rowheader", "link"}
+    roles = {
+        "button",
+        "combobox",
+        "slider",
+        "spinbutton",
+        "searchbox",
+        "checkbox",
+        "grid",
+        "gridcell",
+        "rowheader",
+        "link",
+    }
     named = [node for node in nodes if node.get("role", {}).get("value") in roles]
     assert {node["role"]["value"] for node in named} >= roles - {"link"}
     assert [node for node in named if not node["name"]["value"].strip()] == []
@@ -217,7 +242,10 @@ def test_every_control_has_a_name(tab: Tab, page_file: Path) -> None:
 def test_two_hundred_sentences_open_within_a_second(tab: Tab, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     words = [f"word{k}" for k in range(30)]
-    many = [{"source": words, "target": words[:20], "scores": rng.normal(size=(20, 30)).tolist()} for _ in range(200)]
+    many = [
+        {"source": words, "target": words[:20], "scores": rng.normal(size=(20, 30)).tolist()}
+        for _ in range(200)
+    ]
     examples = parse_examples(many)
     path = write_explorer(examples, tmp_path / "many.html")
     data = explorer_page(examples).split('id="data">')[1].split("</script>")[0]

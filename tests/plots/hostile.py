@@ -1,0 +1,10 @@
+"""Tokens that would do harm if they were taken for anything but text."""
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</script><b>bold",
+    '"><img src=x onerror=alert(2)>',
+    "&amp;",
+    "${1}",
+    "\u2028",
+)
