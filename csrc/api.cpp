@@ -1,7 +1,9 @@
 // The C interface: checks arguments and chooses the instruction set.
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 
 // The library hides its symbols, except these.
 #pragma GCC visibility push(default)
@@ -90,6 +92,26 @@ int32_t checked_owl(int32_t (*run)(const ProxOwl<T>&), const ProxOwl<T>& call) {
   return run(call);
 }
 
+bool valid(const regmax_attention* call) {
+  return call->kernel >= REGMAX_SPARSEMAX && call->kernel <= REGMAX_SQPNORMMAX &&
+         valid_strength(call->kernel, call->theta) && call->heads >= 0 && call->groups >= 1 &&
+         call->heads % call->groups == 0 && call->queries >= 0 && call->keys >= 0 && call->keys <= INT32_MAX &&
+         call->e % 16 == 0 && call->e_v % 16 == 0 && call->dropout_p >= 0 && call->dropout_p <= 1;
+}
+
+template <class T>
+int32_t checked_forward(int32_t (*run)(const regmax_attention&, T*, regmax_weights&), const regmax_attention* call,
+                        T* out, regmax_weights** weights) {
+  if (!valid(call)) return REGMAX_BAD_ARGUMENT;
+  *weights = new (std::nothrow) regmax_weights{};
+  if (!*weights) return REGMAX_OUT_OF_MEMORY;
+  const int32_t status = run(*call, out, **weights);
+  if (status == REGMAX_OK) return status;
+  regmax_attention_take(*weights, nullptr, nullptr, nullptr, nullptr);
+  *weights = nullptr;
+  return status;
+}
+
 }  // namespace
 }  // namespace regmax
 
@@ -138,6 +160,58 @@ int32_t regmax_prox_owl_f32(const float* x, float* z, int64_t n, int64_t d, cons
 int32_t regmax_prox_owl_f64(const double* x, double* z, int64_t n, int64_t d, const double* weights,
                             int32_t threads) {
   return checked_owl(current_core().prox_owl_f64, ProxOwl<double>{x, z, n, d, weights, threads});
+}
+
+int32_t regmax_attention_forward_f32(const regmax_attention* call, float* out, regmax_weights** weights) {
+  return checked_forward(current_core().attention_forward_f32, call, out, weights);
+}
+
+int32_t regmax_attention_forward_f64(const regmax_attention* call, double* out, regmax_weights** weights) {
+  return checked_forward(current_core().attention_forward_f64, call, out, weights);
+}
+
+int64_t regmax_attention_size(const regmax_weights* weights) {
+  int64_t size = 0;
+  for (int64_t b = 0; b < weights->count; ++b) size += weights->blocks[b].size;
+  return size;
+}
+
+void regmax_attention_take(regmax_weights* weights, int64_t* starts, int32_t* columns, void* values, uint8_t* joined) {
+  const auto copy = [](void* to, const void* from, int64_t bytes) {
+    if (bytes) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  };
+  int64_t size = 0, row = 0;
+  if (starts) starts[0] = 0;
+  for (int64_t b = 0; weights->blocks && b < weights->count; ++b) {
+    regmax_weights_block& block = weights->blocks[b];
+    if (starts) {
+      copy(columns + size, block.columns, block.size * 4);
+      copy(static_cast<char*>(values) + size * weights->item_size, block.values, block.size * weights->item_size);
+      if (joined && block.joined) copy(joined + size, block.joined, block.size);
+      for (int64_t r = 0; r < block.rows; ++r) starts[++row] = size += block.counts[r];
+    }
+    std::free(block.columns);
+    std::free(block.values);
+    std::free(block.joined);
+  }
+  std::free(weights->blocks);
+  delete weights;
+}
+
+int32_t regmax_attention_backward_f32(const regmax_attention* call, const int64_t* starts, const int32_t* columns,
+                                      const float* values, const uint8_t* joined, const float* out_grad,
+                                      float* scores_grad, float* q_grad, float* k_grad, float* v_grad) {
+  if (!valid(call)) return REGMAX_BAD_ARGUMENT;
+  return current_core().attention_backward_f32(
+      *call, {starts, columns, values, joined, out_grad, q_grad, k_grad, v_grad, scores_grad});
+}
+
+int32_t regmax_attention_backward_f64(const regmax_attention* call, const int64_t* starts, const int32_t* columns,
+                                      const double* values, const uint8_t* joined, const double* out_grad,
+                                      double* scores_grad, double* q_grad, double* k_grad, double* v_grad) {
+  if (!valid(call)) return REGMAX_BAD_ARGUMENT;
+  return current_core().attention_backward_f64(
+      *call, {starts, columns, values, joined, out_grad, q_grad, k_grad, v_grad, scores_grad});
 }
 
 const char* regmax_instruction_set(void) { return current_core().name; }

@@ -86,38 +86,29 @@ inline Prefix best_prefix(const Ranked* sorted, int64_t m, double lam) {
   return best;
 }
 
-inline int64_t select_above(const double* x, int64_t m, double bound, Ranked* selected) {
-  int64_t count = 0;
-  for (int64_t i = 0; i < m; ++i) {
-    selected[count] = {x[i], i};
-    count += x[i] > bound;
-  }
-  return count;
+// Whether the top m scores x, relative to the maximum and those above `bound`, decide the row of d (see Selection).
+struct OscarSelection {
+  Prefix best;
+  bool enough;
+};
+
+inline OscarSelection rank_candidates(const double* x, int64_t m, double lam, double bound, int64_t d,
+                                      Ranked* ranked) {
+  for (int64_t k = 0; k < m; ++k) ranked[k] = {x[k], k};
+  sort_decreasing(ranked, m);
+  const Prefix best = best_prefix(ranked, m, lam);
+  return {best, m == d || best.tau >= bound + lam * static_cast<double>(m + 1 + d) / 2};
 }
 
-// m >= 1 scores relative to their maximum; lam > 0.
-inline void oscarmax(const double* x, int64_t m, double lam, IsotonicSpace space, double* y) {
-  const Range range = range_of(x, m);
-  if (range.max - range.min <= lam * static_cast<double>(m) / 2) {
-    for (int64_t i = 0; i < m; ++i) y[i] = 1 / static_cast<double>(m);
-    return;
-  }
-  for (int64_t i = 0; i < m; ++i) y[i] = 0;
+// The weights of the m candidates, from their ranking.
+inline void oscar_weights(const Prefix& best, int64_t m, double lam, IsotonicSpace space, double* y) {
   Ranked* const ranked = space.ranked;
-  Prefix best{};
-  for (double bound = -1;;) {
-    const int64_t selected = select_above(x, m, bound, ranked);
-    sort_decreasing(ranked, selected);
-    best = best_prefix(ranked, selected, lam);
-    if (selected == m || best.tau >= bound + lam * static_cast<double>(selected + 1 + m) / 2) break;
-    bound = best.tau - lam * (static_cast<double>(m) + 1);
-  }
   // Weights centred on the prefix: pooled scores and threshold stay as small as the scores.
   const double middle = static_cast<double>(best.length + 1) / 2;
   for (int64_t k = 0; k < best.length; ++k) ranked[k].value += lam * (static_cast<double>(k + 1) - middle);
   pool_decreasing(ranked, best.length, space.blocks);
   const double tau = (best.sum - 1) / static_cast<double>(best.length);
-  for (int64_t k = 0; k < best.length; ++k) y[ranked[k].position] = larger(ranked[k].value - tau, 0);
+  for (int64_t k = 0; k < m; ++k) y[ranked[k].position] = k < best.length ? larger(ranked[k].value - tau, 0) : 0;
   normalise(y, m);
 }
 

@@ -11,11 +11,7 @@
 
 namespace regmax::REGMAX_ISA {
 
-inline double mean_of(const double* v, int64_t m) {
-  double sum = 0;
-  for (int64_t i = 0; i < m; ++i) sum += v[i];
-  return sum / static_cast<double>(m);
-}
+inline double mean_of(const double* v, int64_t m) { return sum_of(v, m) / static_cast<double>(m); }
 
 inline void subtract_mean(double* v, int64_t m) {
   const double mean = mean_of(v, m);

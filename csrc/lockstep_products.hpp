@@ -41,7 +41,7 @@ class LockstepProducts {
     }
     multiply(most);
     for (int r = 0; r < rows; ++r) {
-      if (row[r].out && !(left >> r & 1)) spread_candidates(v_values(r), words(row[r], r), d_, row[r].out);
+      if (row[r].out && !(left >> r & 1)) spread_row(v_values(r), words(row[r], r), d_, row[r].out);
     }
     return left;
   }
@@ -58,7 +58,7 @@ class LockstepProducts {
   }
 
   int gather(const LaneProduct<T>& row, int r) {
-    if (!row.support) find_support(row.y, d_, words_ + r * ((d_ + 63) / 64));
+    if (!row.support) find_positive(row.y, d_, words_ + r * ((d_ + 63) / 64));
     const uint64_t* const support = words(row, r);
     uint64_t joined = 0;
     int count = 0;

@@ -1,108 +1,133 @@
-// Every mapping on one row, for whatever scores: the kept ones, without gaps, in double. Rows that need no more than
-// a few of their scores go the way of lanes.hpp instead.
+// Every mapping on one row alone, for whatever scores: screened in T, solved in double. Rows that need no more than a
+// few of their scores go the way of lockstep.hpp instead.
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "isotonic.hpp"
 #include "pnorm.hpp"
 #include "regmax.h"
-#include "simd.hpp"
+#include "screening.hpp"
 #include "simplex.hpp"
 #include "tv.hpp"
+#include "workspace.hpp"
 
 namespace regmax::REGMAX_ISA {
 
-// The memory for one row of at most d scores, carved out of the thread's scratch.
-struct Workspace {
-  double* x;           // kept scores (or weights y, for a Jacobian product)
-  double* y;           // their result
-  double* v;           // a direction
-  double* space;       // 2 d
-  int64_t* index;      // positions among the kept scores
-  int64_t* positions;  // of the kept scores in the row
-  void* pooling;       // of TvSpace or IsotonicSpace
-  uint8_t* joined;     // shares its group with the kept score before
-  int8_t* rises;
-  uint64_t* words;  // a bit per score for a group of rows (lockstep.hpp)
+inline bool has_chains(int32_t kernel) { return kernel == REGMAX_FUSEDMAX || kernel == REGMAX_PROX_TV1D; }
 
-  static constexpr int64_t pooling_bytes =
-      tv_bytes_per_score > isotonic_bytes_per_score ? tv_bytes_per_score : isotonic_bytes_per_score;
+inline bool on_simplex(int32_t kernel) { return kernel <= REGMAX_SQPNORMMAX; }
 
-  static int64_t bytes(int64_t d) {
-    const int64_t per_score = 5 * sizeof(double) + 2 * sizeof(int64_t) + pooling_bytes + 2;
-    return words_bytes(d) + per_score * d;
-  }
-
-  Workspace(void* memory, int64_t d) {
-    words = static_cast<uint64_t*>(memory);
-    x = reinterpret_cast<double*>(static_cast<char*>(memory) + words_bytes(d));
-    y = x + d;
-    v = y + d;
-    space = v + d;
-    index = reinterpret_cast<int64_t*>(space + 2 * d);
-    positions = index + d;
-    pooling = positions + d;
-    joined = static_cast<uint8_t*>(pooling) + pooling_bytes * d;
-    rises = reinterpret_cast<int8_t*>(joined + d);
-  }
-
- private:
-  static int64_t words_bytes(int64_t d) { return lanes<float> * (d + 63) / 64 * 64; }
-};
-
-inline void sparsemax(Workspace& w, int64_t m) {
-  const double tau = simplex_threshold(w.x, m, w.space);
-  for (int64_t i = 0; i < m; ++i) w.y[i] = larger(w.x[i] - tau, 0);
-}
-
-// Pool, then project. Screening: z <= x + 2 lam pointwise, and pooling lowers the threshold by at most 2 lam, so a
-// score at or below tau_sparsemax - 4 lam is in no level set above tau: its only effect is that the edges to the
-// candidates beside it pull with their full lam. The runs of candidates are then independent chains.
-class Fusedmax {
+// A row without gaps: m finite scores, and what is found about them. The candidates are the bits of w.chosen; their
+// scores relative to the maximum are w.x, their weights w.y.
+template <class T>
+class RowMapping {
  public:
-  Fusedmax(Workspace& w, int64_t m, double lam) : w_(w), m_(m), lam_(lam) {}
+  RowMapping(const T* x, int64_t m, Workspace& w) : x_(x), m_(m), w_(w) {
+    const Vec<T> maxima = lane_maxima(x, m);
+    top_ = maxima[0];
+    for (int i = 1; i < lanes<T>; ++i) top_ = maxima[i] > top_ ? maxima[i] : top_;
+  }
 
-  void run() {
-    const double cut = simplex_threshold(w_.x, m_, w_.space) - 4 * lam_;
-    for (int64_t i = 0; i < m_; ++i) w_.y[i] = 0;
-    int64_t pooled = 0;
-    for (int64_t begin = 0; begin < m_;) {
-      if (!(w_.x[begin] > cut)) {
-        ++begin;
-        continue;
+  // All mappings on the simplex; returns the number of candidates.
+  int64_t map(int32_t kernel, double theta) {
+    if (kernel == REGMAX_FUSEDMAX && theta > 0) {
+      fusedmax(theta);
+    } else if (kernel == REGMAX_OSCARMAX && theta > 0) {
+      oscarmax(theta);
+    } else {
+      collect(-1);
+      if (kernel == REGMAX_SQPNORMMAX && theta < 2) {
+        sqpnorm_weights(w_.x, count_, theta, w_.y);
+      } else {
+        project(w_.x);
       }
-      int64_t end = begin + 1;
-      while (end < m_ && w_.x[end] > cut) ++end;
-      pool_run(begin, end, pooled);
-      pooled += end - begin;
-      begin = end;
     }
-    project(pooled);
+    return count_;
   }
 
  private:
-  // Pools x[begin, end) in place and appends it to v, positions to index.
-  void pool_run(int64_t begin, int64_t end, int64_t pooled) {
-    if (begin > 0) w_.x[begin] -= lam_;
-    if (end < m_) w_.x[end - 1] -= lam_;
-    prox_tv(w_.x + begin, end - begin, lam_, TvSpace(w_.pooling, end - begin), w_.v + pooled, w_.joined + begin,
-            w_.rises);
-    for (int64_t i = begin; i < end; ++i) w_.index[pooled + i - begin] = i;
+  // The scores above the bound become the candidates.
+  void collect(T bound) {
+    T* const candidates = static_cast<T*>(w_.candidates);
+    count_ = collect_candidates(x_, m_, top_, bound, candidates, w_.chosen);
+    for (int64_t k = 0; k < count_; ++k) w_.x[k] = static_cast<double>(candidates[k]);
   }
 
-  void project(int64_t pooled) {
-    double* const z = w_.v;
-    const double top = range_of(z, pooled).max;
-    for (int64_t k = 0; k < pooled; ++k) z[k] -= top;
-    const double tau = simplex_threshold(z, pooled, w_.space);
-    for (int64_t k = 0; k < pooled; ++k) w_.y[w_.index[k]] = larger(z[k] - tau, 0);
-    normalise(w_.y, m_);
+  // y = (z - tau)_+ for z with maximum 0.
+  void project(const double* z) {
+    const double tau = simplex_threshold(z, count_, w_.space);
+    for (int64_t k = 0; k < count_; ++k) w_.y[k] = larger(z[k] - tau, 0);
+    normalise(w_.y, count_);
   }
 
-  Workspace& w_;
+  // Pool, then project. Screening: z <= x + 2 lam pointwise, and pooling lowers the threshold by at most 2 lam, so a
+  // score at or below tau_sparsemax - 4 lam is in no level set above tau: its only effect is that the edges to the
+  // candidates beside it pull with their full lam. The runs of candidates are then independent chains.
+  void fusedmax(double lam) {
+    collect(-1);
+    const double tau = simplex_threshold(w_.x, count_, w_.space);
+    collect(static_cast<T>(tau - 4 * lam) - 16 * rounding<T>);
+    int64_t begin = 0;
+    for (int64_t k = 1, i = next_candidate(-1); k <= count_; ++k) {
+      const int64_t next = k < count_ ? next_candidate(i) : -1;
+      if (next != i + 1) {
+        pool_run(begin, k, i - (k - 1 - begin), lam);
+        begin = k;
+      }
+      i = next;
+    }
+    double top = w_.v[0];
+    for (int64_t k = 1; k < count_; ++k) top = larger(top, w_.v[k]);
+    for (int64_t k = 0; k < count_; ++k) w_.v[k] -= top;
+    project(w_.v);
+  }
+
+  int64_t next_candidate(int64_t i) const {
+    int64_t word = ++i / 64;
+    uint64_t rest = w_.chosen[word] >> (i % 64) << (i % 64);
+    while (!rest) rest = w_.chosen[++word];
+    return word * 64 + __builtin_ctzll(rest);
+  }
+
+  // Candidates begin to end, from position `first` on, into w.v.
+  void pool_run(int64_t begin, int64_t end, int64_t first, double lam) {
+    if (first > 0) w_.x[begin] -= lam;
+    if (first + end - begin < m_) w_.x[end - 1] -= lam;
+    prox_tv(w_.x + begin, end - begin, lam, TvSpace(w_.pooling, end - begin), w_.v + begin, w_.joined, w_.rises);
+  }
+
+  void oscarmax(double lam) {
+    if (is_uniform(lam)) return spread_evenly();
+    const IsotonicSpace space(w_.pooling, m_);
+    OscarSelection selection{};
+    for (T bound = -1;; bound = static_cast<T>(selection.best.tau - lam * (static_cast<double>(m_) + 1))) {
+      collect(bound);
+      selection = rank_candidates(w_.x, count_, lam, static_cast<double>(bound), m_, space.ranked);
+      if (selection.enough) break;
+    }
+    oscar_weights(selection.best, count_, lam, space, w_.y);
+  }
+
+  // max - min <= lam m / 2 (isotonic.hpp).
+  bool is_uniform(double lam) const {
+    T low = top_;
+    for (int64_t i = 0; i < m_; ++i) low = x_[i] < low ? x_[i] : low;
+    return static_cast<double>(top_) - static_cast<double>(low) <= lam * static_cast<double>(m_) / 2;
+  }
+
+  void spread_evenly() {
+    choose_all(w_.chosen, m_);
+    for (int64_t k = 0; k < m_; ++k) w_.y[k] = 1 / static_cast<double>(m_);
+    count_ = m_;
+  }
+
+  const T* x_;
   int64_t m_;
-  double lam_;
+  Workspace& w_;
+  T top_;
+  int64_t count_ = 0;
 };
 
 struct OscarWeights {
@@ -112,30 +137,27 @@ struct OscarWeights {
   double operator()(int64_t k) const { return lam * static_cast<double>(m - 1 - k); }
 };
 
-inline bool has_chains(int32_t kernel) { return kernel == REGMAX_FUSEDMAX || kernel == REGMAX_PROX_TV1D; }
+// w.y and w.chosen from m >= 1 finite scores; returns how many are chosen. The proximal operators choose all.
+template <class T>
+inline int64_t map_row(int32_t kernel, const T* x, int64_t m, double theta, Workspace& w) {
+  if (on_simplex(kernel)) return RowMapping<T>(x, m, w).map(kernel, theta);
+  for (int64_t i = 0; i < m; ++i) w.x[i] = static_cast<double>(x[i]);
+  choose_all(w.chosen, m);
+  if (kernel == REGMAX_PROX_TV1D) {
+    prox_tv(w.x, m, theta, TvSpace(w.pooling, m), w.y, w.joined, w.rises);
+  } else {
+    prox_owl(w.x, m, OscarWeights{theta, m}, IsotonicSpace(w.pooling, m), w.y);
+  }
+  return m;
+}
 
-inline bool on_simplex(int32_t kernel) { return kernel <= REGMAX_SQPNORMMAX; }
-
-// w.y from the m >= 1 finite scores w.x, which are overwritten.
+// The same for m finite scores in w.x, with a weight in w.y for each of them.
 inline void map_row(int32_t kernel, Workspace& w, int64_t m, double theta) {
-  if (on_simplex(kernel)) {
-    const double top = range_of(w.x, m).max;
-    for (int64_t i = 0; i < m; ++i) w.x[i] -= top;
-  }
-  const bool plain = kernel == REGMAX_SPARSEMAX || (kernel == REGMAX_SQPNORMMAX ? theta == 2 : theta == 0);
-  if (on_simplex(kernel) && plain) return sparsemax(w, m);
-  switch (kernel) {
-    case REGMAX_FUSEDMAX:
-      return Fusedmax(w, m, theta).run();
-    case REGMAX_OSCARMAX:
-      return oscarmax(w.x, m, theta, IsotonicSpace(w.pooling, m), w.y);
-    case REGMAX_SQPNORMMAX:
-      return sqpnormmax(w.x, m, theta, w.space, w.index, w.y);
-    case REGMAX_PROX_TV1D:
-      return prox_tv(w.x, m, theta, TvSpace(w.pooling, m), w.y, w.joined, w.rises);
-    default:
-      return prox_owl(w.x, m, OscarWeights{theta, m}, IsotonicSpace(w.pooling, m), w.y);
-  }
+  double* const x = static_cast<double*>(w.packed);
+  std::memcpy(x, w.x, static_cast<std::size_t>(m) * sizeof(double));
+  map_row(kernel, x, m, theta, w);
+  std::memcpy(x, w.y, static_cast<std::size_t>(m) * sizeof(double));
+  spread_row(x, w.chosen, m, w.y);
 }
 
 }  // namespace regmax::REGMAX_ISA

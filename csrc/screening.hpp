@@ -1,13 +1,24 @@
 // The passes over whole rows, in SIMD: the maximum, the few candidates near it, and the way back.
+//
+// A row is read in words of 64 numbers, one bit each. Whole words and the rest at the end are the same code, inlined
+// twice: once with the number of vectors known to the compiler, once with a partial vector at the end.
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "lane_mappings.hpp"
 #include "simd.hpp"
 
 namespace regmax::REGMAX_ISA {
+
+inline int64_t words_of(int64_t d) { return (d + 63) / 64; }
+
+inline void choose_all(uint64_t* words, int64_t d) {
+  for (int64_t i = 0; i < words_of(d); ++i) words[i] = ~uint64_t{0};
+  if (d % 64) words[d / 64] = ~uint64_t{0} >> (64 - d % 64);
+}
 
 // A row's largest numbers by lane. NaN passes unnoticed here: find_candidates catches it.
 template <class T>
@@ -20,21 +31,40 @@ inline Vec<T> lane_maxima(const T* x, int64_t d) {
     a = larger(load(x + i), a);
     b = larger(load(x + i + w), b);
   }
-  for (; i < d; i += w) {
-    a = larger(d - i < w ? load_some(x + i, static_cast<int>(d - i), lowest) : load(x + i), a);
-  }
+  for (; i < d; i += w) a = larger(load_left(x + i, d - i, lowest), a);
   return larger(a, b);
 }
 
 template <class T>
 inline bool has_minus_infinity(const T* x, int64_t d) {
-  constexpr int w = lanes<T>;
   const Vec<T> bound = splat(std::numeric_limits<T>::lowest());
   uint32_t found = 0;
-  for (int64_t i = 0; i < d; i += w) {
-    found |= bits(greater(bound, d - i < w ? load_some(x + i, static_cast<int>(d - i), T(0)) : load(x + i)));
-  }
+  for (int64_t i = 0; i < d; i += lanes<T>) found |= bits(greater(bound, load_left(x + i, d - i, T(0))));
   return found != 0;
+}
+
+template <class T>
+REGMAX_INLINE uint32_t lanes_of(uint64_t word, int first) {
+  return static_cast<uint32_t>(word >> first) & all_lanes<T>;
+}
+
+// One word of find_candidates: of min(left, 64) scores.
+template <class T>
+REGMAX_INLINE int word_candidates(const T* x, int64_t left, Vec<T> top, Vec<T> cut, T* candidates, uint64_t* word) {
+  constexpr int w = lanes<T>;
+  uint64_t found = 0;
+  Vec<T> relative[64 / w];
+  const int size = static_cast<int>(left < 64 ? left : 64);
+  for (int c = 0; c < size; c += w) {
+    relative[c / w] = load_left(x + c, left - c, -std::numeric_limits<T>::infinity()) - top;
+    found |= static_cast<uint64_t>(bits(not_at_most(relative[c / w], cut))) << c;
+  }
+  *word = found;
+  int count = 0;
+  if (found) {
+    for (int c = 0; c < size; c += w) count += append<T>(candidates + count, lanes_of<T>(found, c), relative[c / w]);
+  }
+  return count;
 }
 
 // Writes x - top for every score not at or below the cut (NaN is neither) to `candidates`, and their bits to `words`.
@@ -42,81 +72,118 @@ inline bool has_minus_infinity(const T* x, int64_t d) {
 // `candidates` has room for 64 numbers and one vector more than that.
 template <class T>
 inline int find_candidates(const T* x, int64_t d, T top, T cut, T* candidates, uint64_t* words) {
-  constexpr int w = lanes<T>;
-  constexpr int per_word = 64 / w;
   const Vec<T> tops = splat(top), cuts = splat(cut);
   int count = 0;
-  for (int64_t i = 0; i < d; i += 64, ++words) {
-    uint64_t word = 0;
-    Vec<T> relative[per_word] = {};
-    for (int c = 0; c < per_word; ++c) {
-      const int64_t left = d - i - c * w;
-      if (left <= 0) break;
-      const T* p = x + i + c * w;
-      relative[c] =
-          (left < w ? load_some(p, static_cast<int>(left), -std::numeric_limits<T>::infinity()) : load(p)) - tops;
-      word |= static_cast<uint64_t>(bits(not_at_most(relative[c], cuts))) << (c * w);
-    }
-    *words = word;
-    if (!word) continue;
-    for (int c = 0; c < per_word && word >> (c * w); ++c) {
-      const uint32_t chosen = static_cast<uint32_t>(word >> (c * w)) & all_lanes<T>;
-      store<T>(candidates + count, compress(chosen, relative[c]));
-      count += __builtin_popcount(chosen);
-    }
-    if (count > max_candidates) break;
+  int64_t i = 0;
+  for (; i + 64 <= d && count <= max_candidates; i += 64) {
+    count += word_candidates<T>(x + i, 64, tops, cuts, candidates + count, words++);
+  }
+  if (i < d && count <= max_candidates) {
+    count += word_candidates<T>(x + i, d - i, tops, cuts, candidates + count, words);
   }
   return count;
 }
 
-// The bits of the positive numbers of a row.
+// The same without a limit; `candidates` has room for d numbers and one vector.
 template <class T>
-inline void find_support(const T* y, int64_t d, uint64_t* words) {
-  constexpr int w = lanes<T>;
+inline int64_t collect_candidates(const T* x, int64_t d, T top, T cut, T* candidates, uint64_t* words) {
+  const Vec<T> tops = splat(top), cuts = splat(cut);
+  int64_t count = 0, i = 0;
+  for (; i + 64 <= d; i += 64) count += word_candidates<T>(x + i, 64, tops, cuts, candidates + count, words++);
+  if (i < d) count += word_candidates<T>(x + i, d - i, tops, cuts, candidates + count, words);
+  return count;
+}
+
+// A word per 64 numbers of a row, of the bits that `test` gives for each vector; behind the row, it sees zeros.
+template <class T, class Test>
+REGMAX_INLINE void make_words(const T* x, int64_t d, uint64_t* words, const Test& test) {
   for (int64_t i = 0; i < d; i += 64, ++words) {
     uint64_t word = 0;
-    for (int c = 0; c < 64 && i + c < d; c += w) {
-      const int64_t left = d - i - c;
-      const Vec<T> v = left < w ? load_some(y + i + c, static_cast<int>(left), T(0)) : load(y + i + c);
-      word |= static_cast<uint64_t>(bits(greater(v, Vec<T>{}))) << c;
+    for (int c = 0; c < 64 && i + c < d; c += lanes<T>) {
+      word |= static_cast<uint64_t>(bits(test(load_left(x + i + c, d - i - c, T(0)))) & all_lanes<T>) << c;
     }
     *words = word;
   }
 }
 
-// Packs the numbers at the bits of one word, of `left` numbers that follow p, to `packed`; returns how many.
+// y != 0, which NaN is too.
 template <class T>
-inline int gather_word(const T* p, int64_t left, uint64_t word, T* packed) {
-  constexpr int w = lanes<T>;
+inline void find_nonzero(const T* y, int64_t d, uint64_t* words) {
+  make_words(y, d, words, [](Vec<T> v) { return Where<T>(~equal(v, Vec<T>{})); });
+}
+
+template <class T>
+inline void find_positive(const T* y, int64_t d, uint64_t* words) {
+  make_words(y, d, words, [](Vec<T> v) { return greater(v, Vec<T>{}); });
+}
+
+// Eight mask bytes, each 0 or 1, as bits.
+inline uint64_t mask_bits(const uint8_t* keep, int64_t left) {
+  uint64_t bytes = 0;
+  std::memcpy(&bytes, keep, static_cast<std::size_t>(left < 8 ? left : 8));
+  return bytes * 0x0102040810204080 >> 56;
+}
+
+// The bits of a mask row; nullptr keeps all.
+inline void find_kept(const uint8_t* keep, int64_t d, uint64_t* words) {
+  if (!keep) return choose_all(words, d);
+  for (int64_t i = 0; i < d; i += 64, ++words) {
+    *words = 0;
+    for (int64_t c = 0; c < 64 && i + c < d; c += 8) *words |= mask_bits(keep + i + c, d - i - c) << c;
+  }
+}
+
+// Packs the numbers at the bits of one word, of `left` numbers that follow p; returns how many.
+template <class T>
+REGMAX_INLINE int gather_word(const T* p, int64_t left, uint64_t word, T* packed) {
+  const int size = static_cast<int>(left < 64 ? left : 64);
   int count = 0;
-  for (int c = 0; c < 64 && word >> c; c += w) {
-    const Vec<T> v = left - c < w ? load_some(p + c, static_cast<int>(left - c), T(0)) : load(p + c);
-    const uint32_t chosen = static_cast<uint32_t>(word >> c) & all_lanes<T>;
-    store<T>(packed + count, compress(chosen, v));
+  for (int c = 0; c < size; c += lanes<T>) {
+    count += append<T>(packed + count, lanes_of<T>(word, c), load_left(p + c, left - c, T(0)));
+  }
+  return count;
+}
+
+// Spreads packed values over the bits of one word, zeros elsewhere; returns how many it took.
+template <class T>
+REGMAX_INLINE int spread_word(const T* values, uint64_t word, int64_t left, T* y) {
+  const int size = static_cast<int>(left < 64 ? left : 64);
+  int count = 0;
+  for (int c = 0; c < size; c += lanes<T>) {
+    const uint32_t chosen = lanes_of<T>(word, c);
+    const Vec<T> v = expand(chosen, load(values + count));
+    if (left - c >= lanes<T>) {
+      store<T>(y + c, v);
+    } else {
+      store_some<T>(y + c, static_cast<int>(left - c), v);
+    }
     count += __builtin_popcount(chosen);
   }
   return count;
 }
 
-// The inverse of find_candidates: spreads the values of the candidates over the row, zeros elsewhere.
+// Packs the numbers at the bits of a row; `packed` has room for a vector more. Returns how many.
 template <class T>
-inline void spread_candidates(const T* values, const uint64_t* words, int64_t d, T* y) {
-  constexpr int w = lanes<T>;
+inline int64_t gather_row(const T* x, const uint64_t* words, int64_t d, T* packed) {
+  int64_t count = 0;
   for (int64_t i = 0; i < d; i += 64, ++words) {
-    const uint64_t word = *words;
-    for (int c = 0; c < 64; c += w) {
-      const int64_t left = d - i - c;
-      if (left <= 0) break;
-      const uint32_t chosen = static_cast<uint32_t>(word >> c) & all_lanes<T>;
-      const Vec<T> v = expand(chosen, load(values));
-      values += __builtin_popcount(chosen);
-      if (left < w) {
-        store_some<T>(y + i + c, static_cast<int>(left), v);
-      } else {
-        store<T>(y + i + c, v);
-      }
+    if (*words) count += gather_word<T>(x + i, d - i, *words, packed + count);
+  }
+  return count;
+}
+
+// Spreads packed values over a row.
+template <class T>
+inline void spread_row(const T* values, const uint64_t* words, int64_t d, T* y) {
+  int64_t i = 0;
+  for (; i + 64 <= d; i += 64, ++words) {
+    if (*words) {
+      values += spread_word<T>(values, *words, 64, y + i);
+    } else {
+      for (int c = 0; c < 64; c += lanes<T>) store<T>(y + i + c, Vec<T>{});
     }
   }
+  if (i < d) spread_word<T>(values, *words, d - i, y + i);
 }
 
 // One bit per candidate: which follow the candidate before without a gap, and which have a lower neighbour.
@@ -127,17 +194,14 @@ struct Runs {
 inline Runs find_runs(const uint64_t* words, int64_t d, int count) {
   uint64_t adjacent = 0, carry = 0;
   int done = 0;
-  for (int64_t i = 0; i < d; i += 64, ++words) {
-    const uint64_t word = *words;
+  for (int64_t i = 0; i < words_of(d); ++i) {
+    const uint64_t word = words[i];
     if (word) adjacent |= pack_bits(word & (word << 1 | carry), word) << done;
     done += __builtin_popcountll(word);
     carry = word >> 63;
   }
-  words -= (d + 63) / 64;
-  const bool at_begin = words[0] & 1, at_end = words[(d - 1) / 64] >> ((d - 1) % 64) & 1;
-  const uint64_t left_edge = ~adjacent & ~static_cast<uint64_t>(at_begin);
-  const uint64_t right_edge = ~(adjacent >> 1) & ~(static_cast<uint64_t>(at_end) << (count - 1));
-  return {adjacent, left_edge, right_edge};
+  const uint64_t at_begin = words[0] & 1, at_end = words[(d - 1) / 64] >> ((d - 1) % 64) & 1;
+  return {adjacent, ~adjacent & ~at_begin, ~(adjacent >> 1) & ~(at_end << (count - 1))};
 }
 
 }  // namespace regmax::REGMAX_ISA

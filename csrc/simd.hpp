@@ -12,7 +12,13 @@
 #include <immintrin.h>
 #endif
 
+#define REGMAX_INLINE inline __attribute__((always_inline))
+
 namespace regmax::REGMAX_ISA {
+
+// Not std::max and its like: those are templates that translation units of other instruction sets share.
+inline double larger(double a, double b) { return a > b ? a : b; }
+inline double smaller(double a, double b) { return a < b ? a : b; }
 
 #if defined(__AVX512F__)
 constexpr int vector_bytes = 64;
@@ -228,6 +234,19 @@ inline void store_some(double* p, int count, Vec<double> v) {
   _mm512_mask_storeu_pd(p, static_cast<__mmask8>(first(count)), v);
 }
 #endif
+
+// Up to lanes<T> numbers from p, of which `left` may be read; `fill` in the lanes behind.
+template <class T>
+REGMAX_INLINE Vec<T> load_left(const T* p, int64_t left, T fill) {
+  return left >= lanes<T> ? load(p) : load_some(p, static_cast<int>(left), fill);
+}
+
+// Packs the lanes of `chosen` to p, where there is room for a whole vector; returns how many.
+template <class T>
+REGMAX_INLINE int append(T* p, uint32_t chosen, Vec<T> v) {
+  store<T>(p, compress(chosen, v));
+  return __builtin_popcount(chosen);
+}
 
 // Bits of `source` at the set bits of m, packed to the low end, and the inverse.
 #if defined(__BMI2__)

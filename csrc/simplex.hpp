@@ -11,21 +11,9 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "simd.hpp"
+
 namespace regmax::REGMAX_ISA {
-
-// Not std::max and its like: those are templates that translation units of other instruction sets share.
-inline double larger(double a, double b) { return a > b ? a : b; }
-inline double smaller(double a, double b) { return a < b ? a : b; }
-
-struct Range {
-  double min, max;
-};
-
-inline Range range_of(const double* x, int64_t m) {
-  Range range{x[0], x[0]};
-  for (int64_t i = 1; i < m; ++i) range = {smaller(range.min, x[i]), larger(range.max, x[i])};
-  return range;
-}
 
 struct Decreasing {
   bool operator()(double a, double b) const { return a > b; }
@@ -43,27 +31,48 @@ inline double sorted_threshold(const double* x, int64_t m) {
   return tau;
 }
 
-// Copies what is above the bound to `kept` (which may be x itself); returns how many, and their sum.
-inline int64_t keep_above(const double* x, int64_t m, double bound, double* kept, double* sum) {
-  int64_t count = 0;
-  double total = 0;
-  for (int64_t i = 0; i < m; ++i) {
-    const double xi = x[i];
-    const bool above = xi > bound;
-    kept[count] = xi;
-    count += above;
-    total += above ? xi : 0.0;
+inline double sum_lanes(Vec<double> v) {
+  double sum = 0;
+  for (int i = 0; i < lanes<double>; ++i) sum += v[i];
+  return sum;
+}
+
+inline double sum_of(const double* x, int64_t m) {
+  constexpr int w = lanes<double>;
+  Vec<double> a{}, b{}, c{}, d{};
+  int64_t i = 0;
+  for (; i + 4 * w <= m; i += 4 * w) {
+    a += load(x + i);
+    b += load(x + i + w);
+    c += load(x + i + 2 * w);
+    d += load(x + i + 3 * w);
   }
-  *sum = total;
+  for (; i < m; i += w) a += load_left(x + i, m - i, 0.0);
+  return sum_lanes((a + b) + (c + d));
+}
+
+// Copies what is above the bound to `kept` (which may be x itself, and has room for a vector behind its m numbers);
+// returns how many, and their sum.
+inline int64_t keep_above(const double* x, int64_t m, double bound, double* kept, double* sum) {
+  constexpr int w = lanes<double>;
+  const Vec<double> bounds = splat(bound);
+  Vec<double> total{};
+  int64_t count = 0;
+  for (int64_t i = 0; i < m; i += w) {
+    const Vec<double> v = load_left(x + i, m - i, bound);
+    const Where<double> above = greater(v, bounds);
+    total = add_where(above, total, v);
+    count += append<double>(kept + count, bits(above), v);
+  }
+  *sum = sum_lanes(total);
   return count;
 }
 
-// The threshold of m scores with maximum 0; `space` holds m numbers.
+// The threshold of m scores with maximum 0; `space` holds m numbers and a vector.
 // Each round drops a share of the elements on all but contrived rows; on those, sorting what is left after a
 // fixed number of rounds keeps the whole within O(m log m).
 inline double simplex_threshold(const double* x, int64_t m, double* space) {
-  double sum = 0;
-  for (int64_t i = 0; i < m; ++i) sum += x[i];
+  double sum = sum_of(x, m);
   double tau = larger(-1.0, (sum - 1) / static_cast<double>(m));
   int64_t left = keep_above(x, m, tau, space, &sum);
   for (int round = 0; round < 40; ++round) {
@@ -79,9 +88,8 @@ inline double simplex_threshold(const double* x, int64_t m, double* space) {
 
 // Pooled scores carry the rounding of long sums; dividing it out leaves equal weights equal.
 inline void normalise(double* y, int64_t m) {
-  double sum = 0;
-  for (int64_t i = 0; i < m; ++i) sum += y[i];
-  for (int64_t i = 0; i < m; ++i) y[i] /= sum;
+  const double factor = 1 / sum_of(y, m);
+  for (int64_t i = 0; i < m; ++i) y[i] *= factor;
 }
 
 }  // namespace regmax::REGMAX_ISA

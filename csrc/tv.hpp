@@ -8,11 +8,15 @@
 // and z_{i-1} follows from z_i by clipping to [lower_{i-1}, upper_{i-1}], the points where f_{i-1}' is -lam and lam.
 // The derivative is kept as its knots in a double-ended queue, each with the change of slope and intercept there;
 // clipping pops knots from both ends and pushes one at each, so all the clipping together costs O(m).
+//
+// The taut string (taut_string.hpp) is several times faster on most chains, but not linear on all of them: it goes
+// first, and gives up early where it is slow.
 #pragma once
 
 #include <cstdint>
 
-#include "simplex.hpp"
+#include "simd.hpp"
+#include "taut_string.hpp"
 
 namespace regmax::REGMAX_ISA {
 
@@ -121,12 +125,13 @@ inline void prox_tv(const double* x, int64_t m, double lam, TvSpace space, doubl
     for (int64_t i = 0; i < m; ++i) z[i] = x[i], joined[i] = 0;
     return;
   }
-  const Range range = range_of(x, m);
-  if (lam >= static_cast<double>(m) * (range.max - range.min)) {
+  double low = x[0], high = x[0];
+  for (int64_t i = 1; i < m; ++i) low = smaller(low, x[i]), high = larger(high, x[i]);
+  if (lam >= static_cast<double>(m) * (high - low)) {
     // No partial sum of x - mean exceeds lam: one group. Without this, a huge lam would drown the scores in rounding.
     for (int64_t i = 0; i < m; ++i) joined[i] = i > 0, rises[i] = 0;
   } else {
-    find_joined(x, m, lam, space, joined, rises);
+    if (!follow_taut_string(x, m, lam, joined, rises)) find_joined(x, m, lam, space, joined, rises);
   }
   fill_groups(x, m, lam, joined, rises, z);
 }
