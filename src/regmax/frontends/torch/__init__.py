@@ -22,8 +22,8 @@ def mapping(omega: type[KernelRegularizer], theta: Any, x: Tensor, dim: int, gam
     """Pi_Omega(x) for a regularizer not yet made: contiguous rows go straight to the core, with least overhead."""
     if (
         mask is None
-        and gamma == 1.0
         and type(gamma) is float
+        and gamma == 1.0
         and omega.kernel in native.ARGMAX_CODES
         and omega.accepts(theta)
         and _is_direct(x, dim)

@@ -112,8 +112,7 @@ class Argmax(Function):
     @staticmethod
     def vmap(info: Any, in_dims: Any, x: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> Any:
         x = batch_first(x, in_dims[0], info.batch_size)
-        keep = None if keep is None else batch_first(keep, in_dims[1])
-        theta = batch_first(theta, in_dims[2]) if isinstance(theta, Tensor) else theta
+        keep, theta = broadcast_batch(keep, in_dims[1], x), broadcast_batch(theta, in_dims[2], x)
         return Argmax.apply(x, keep, theta, kernel), (0, 1)
 
 
@@ -158,8 +157,7 @@ class JacobianProduct(Function):
         v, y = batch_first(v, in_dims[0], size), batch_first(y, in_dims[1], size)
         # The batch stands behind the parts: (parts, batch, ..., words).
         bits = batch_first(bits, in_dims[2], size).movedim(0, 1)
-        keep = None if keep is None else batch_first(keep, in_dims[3])
-        theta = batch_first(theta, in_dims[4]) if isinstance(theta, Tensor) else theta
+        keep, theta = broadcast_batch(keep, in_dims[3], v), broadcast_batch(theta, in_dims[4], v)
         return JacobianProduct.apply(v, y, bits, keep, theta, kernel), 0
 
 
@@ -169,11 +167,17 @@ def _again(ctx: Any, v: Tensor) -> Tensor:
     return JacobianProduct.apply(v, y, bits, keep, ctx.number if theta is None else theta, ctx.kernel)
 
 
-def batch_first(tensor: Tensor, dim: int | None, size: int | None = None) -> Tensor:
-    """The vmapped dimension in front; one that is not vmapped is repeated `size` times, or left to broadcasting."""
-    if dim is not None:
-        return tensor.movedim(dim, 0)
-    return tensor if size is None else tensor.expand(size, *tensor.shape)
+def batch_first(tensor: Tensor, dim: int | None, size: int) -> Tensor:
+    """The vmapped dimension in front; a tensor that is not vmapped is repeated."""
+    return tensor.expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+
+
+def broadcast_batch(part: Any, dim: int | None, x: Tensor) -> Any:
+    """A mask or strength that broadcasts against `x`, whose vmapped dimension is in front."""
+    if dim is None:
+        return part
+    part = part.movedim(dim, 0)
+    return part.reshape(part.shape[0], *(1,) * (x.ndim - part.ndim), *part.shape[1:])
 
 
 @torch.compiler.allow_in_graph

@@ -52,10 +52,7 @@ class ProxOwl(Function):
     @staticmethod
     def vmap(info: Any, in_dims: Any, x: Tensor, weights: Tensor) -> Any:
         x = autograd.batch_first(x, in_dims[0], info.batch_size)
-        if in_dims[1] is not None:
-            weights = weights.movedim(in_dims[1], 0)
-            weights = weights.reshape(len(weights), *(1,) * (x.ndim - 2), weights.shape[-1])
-        return ProxOwl.apply(x, weights), 0
+        return ProxOwl.apply(x, autograd.broadcast_batch(weights, in_dims[1], x)), 0
 
 
 def _by_size(z: Tensor) -> Tensor:

@@ -44,9 +44,18 @@ def prepare(
         x = x.float()
     elif dtype not in (torch.float32, torch.float64):
         raise TypeError(f"`{call}` computes in float32 and float64. Got {dtype}: convert first.")
-    if is_array(gamma) or gamma != 1:
+    if isinstance(gamma, Tensor):
+        x = _divide_kept(x, gamma, mask)
+    elif gamma != 1:
         x = x / gamma
     return Rows(x, mask, theta, gamma, dim, dtype)
+
+
+def _divide_kept(x: Tensor, gamma: Tensor, mask: Tensor | None) -> Tensor:
+    """x / gamma without the deleted scores: an infinite one has no weight, but would make gamma's gradient NaN."""
+    deleted = x.detach() == -torch.inf
+    deleted = deleted if mask is None else deleted | ~mask
+    return (x.masked_fill(deleted, 0.0) / gamma).masked_fill(deleted, -torch.inf)
 
 
 def _parameter(call: str, value: Any, bounds: Bounds, x: Tensor, dim: int) -> Any:

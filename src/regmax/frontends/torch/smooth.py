@@ -65,7 +65,7 @@ class SmoothArgmax(Function):
     @staticmethod
     def vmap(info: Any, in_dims: Any, x: Tensor, keep: Tensor, omega: SmoothRegularizer) -> Any:
         x = autograd.batch_first(x, in_dims[0], info.batch_size)
-        return SmoothArgmax.apply(x, autograd.batch_first(keep, in_dims[1]), omega), 0
+        return SmoothArgmax.apply(x, autograd.broadcast_batch(keep, in_dims[1], x), omega), 0
 
 
 def _solve(omega: SmoothRegularizer, x: Tensor, keep: Tensor) -> Tensor:
