@@ -19,6 +19,8 @@ from regmax.plots.text import readable
 # Models compute softmax in float32 even where the rest is float64: below its smallest number lies only "far away".
 _FAR = float(np.log(np.finfo(np.float32).smallest_subnormal))
 
+LONGEST = 128  # tokens that an encoder-decoder writes
+
 
 def model_examples(folder: Path | str, texts: Sequence[str]) -> Examples:
     """The attention of a model over `texts`: a view for every layer and head.
@@ -66,7 +68,7 @@ def _self_attention(model: Any, tokenizer: Any, text: str) -> Example:
 
 def _cross_attention(model: Any, tokenizer: Any, text: str) -> Example:
     inputs = tokenizer(text, return_tensors="pt")
-    written = model.generate(**inputs, do_sample=False, num_beams=1)
+    written = model.generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=LONGEST)
     # Position i has read the output up to i and writes i + 1: the row belongs to the word that is written.
     outputs = model(**inputs, decoder_input_ids=written[:, :-1], output_attentions=True)
     source, target = (_tokens(tokenizer, ids) for ids in (inputs["input_ids"][0], written[0, 1:]))
