@@ -2,7 +2,7 @@
 
 from regmax.bench.bars import Verdict, verdicts
 from regmax.bench.cases import Case, full_cases, quick_cases
-from regmax.bench.growth import Growth, fits, growth
+from regmax.bench.growth import Growth, fits, grow
 from regmax.bench.measure import Result, compare
 
 __all__ = [
@@ -13,7 +13,7 @@ __all__ = [
     "compare",
     "fits",
     "full_cases",
-    "growth",
+    "grow",
     "quick_cases",
     "verdicts",
 ]

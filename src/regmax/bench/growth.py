@@ -63,7 +63,7 @@ def scores(kind: str, n: int, d: int) -> Tensor:
 ROWS = ("normal", "flat", "ties", "ramp", "sawtooth", "harmonic")
 
 
-def growth(
+def grow(
     kind: str,
     *,
     mappings: Sequence[str] = MAPPINGS,

@@ -17,6 +17,7 @@ Attention = Callable[[], list[dict[str, Any]]]
 
 PARTS = ("ratios", "growth", "attention")
 MAPPINGS = ("sparsemax", "sqpnormmax", "fusedmax", "oscarmax")
+SCORES = ("normal", "peaked", "attention", "flat", "padding", "causal")
 
 
 def run(arguments: Sequence[str], attention: Attention | None = None) -> int:
@@ -48,6 +49,7 @@ def _measure(report: "Report", options: argparse.Namespace, attention: Attention
     if "ratios" in options.parts:
         cases = bench.quick_cases() if options.quick else bench.full_cases()
         seconds = 0.04 if options.quick else 0.3
+        cases = [case for case in cases if case.scores in options.scores]
         for case in _progress(cases, lambda case: f"{case.scores}, {case.n} x {case.d}"):
             given = {"threads": options.threads, "mappings": options.mappings, "seconds": seconds}
             report.results.extend(bench.compare(case, peers=not options.quick, **given))
@@ -55,7 +57,7 @@ def _measure(report: "Report", options: argparse.Namespace, attention: Attention
         size: dict[str, Any] = {"lengths": (64, 512, 4096, 65536), "total": 2**18, "seconds": 0.01}
         for kind in _progress(ROWS, lambda kind: f"growth, {kind} rows"):
             report.growth.extend(
-                bench.growth(kind, mappings=options.mappings, **(size if options.quick else {}))
+                bench.grow(kind, mappings=options.mappings, **(size if options.quick else {}))
             )
     if "attention" in options.parts and attention is not None:
         report.attention.extend(attention())
@@ -92,16 +94,10 @@ def _parser() -> argparse.ArgumentParser:
     where = "the folder of the JSON and the pictures (%(default)s)"
     parser.add_argument("--quick", action="store_true", help="under a minute: fewer cases, fewer turns")
     parser.add_argument("--out", type=Path, default=Path("regmax-bench"), metavar="FOLDER", help=where)
-    parser.add_argument(
-        "--mappings",
-        nargs="+",
-        choices=MAPPINGS,
-        default=list(MAPPINGS),
-        metavar="MAPPING",
-        help="which ones (all)",
-    )
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], metavar="N", help="how many (1 2)")
-    parser.add_argument(
-        "--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to measure (all)"
-    )
+    for option, choices in (("--mappings", MAPPINGS), ("--scores", SCORES), ("--parts", PARTS)):
+        which = f"some of {', '.join(choices)} (all)"
+        parser.add_argument(
+            option, nargs="+", choices=choices, default=list(choices), metavar="NAME", help=which
+        )
     return parser
