@@ -18,7 +18,7 @@ def run(arguments: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         raise CommandError(f"{error.name} is missing: `pip install 'regmax[experiments]'`.") from error
     try:
-        _, result = runs.evaluate(options.run, test=options.test, masks=options.masks, beam=options.beam)
+        result = runs.evaluate(options.run, test=options.test, masks=options.masks, beam=options.beam)
     except ExperimentError as error:
         raise CommandError(str(error)) from error
     if options.json:

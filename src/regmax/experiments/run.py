@@ -10,7 +10,7 @@ from regmax.experiments import tasks
 from regmax.experiments.config import Config
 from regmax.experiments.tasks import Result
 from regmax.experiments.training import checkpoints, runs
-from regmax.experiments.training.distributed import join
+from regmax.experiments.training.distributed import World, join
 from regmax.experiments.training.loop import Trainer
 
 
@@ -30,9 +30,7 @@ def resume(folder: Path, given: Mapping[str, Any]) -> dict[str, Any] | None:
         return _train(config, folder, world)
 
 
-def evaluate(
-    folder: Path, *, test: Sequence[str] = (), masks: str = "", beam: int = 0
-) -> tuple[Config, Result]:
+def evaluate(folder: Path, *, test: Sequence[str] = (), masks: str = "", beam: int = 0) -> Result:
     """Test the best model of a run, on its own test set or on other files; nothing is written."""
     config = runs.resume(folder, {})
     changes: dict[str, Any] = {"test": tuple(test), "masks": masks} if test else {}
@@ -44,10 +42,10 @@ def evaluate(
         task = tasks.restore(config, folder, world.device)
         tensors, _ = checkpoints.read(folder / runs.BEST)
         checkpoints.load_model(task.model, tensors, folder / runs.BEST)
-        return config, task.test()
+        return task.test()
 
 
-def _train(config: Config, folder: Path, world: Any) -> dict[str, Any] | None:
+def _train(config: Config, folder: Path, world: World) -> dict[str, Any] | None:
     trainer = Trainer(config, folder, world)
     trainer.run()
     if not world.first:

@@ -1,7 +1,8 @@
 """The training loop.
 
 A run is a function of its configuration: the order of the batches and the learning rate depend on the step alone, and a
-checkpoint holds the rest. So a run that was killed at any moment, and resumed, ends with the same bits.
+checkpoint holds the rest. So a run that was killed at any moment, and resumed with as many threads, ends with the same
+bits; on a GPU, as far as its own operations repeat theirs.
 """
 
 import dataclasses

@@ -1,11 +1,16 @@
 """What a run tells while it trains: a progress bar on a terminal, a line for each epoch elsewhere, TensorBoard."""
 
-import time
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from regmax.experiments.errors import ExperimentError
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 _EVERY = 10  # steps between two updates
 
@@ -26,11 +31,7 @@ class Reporter:
         self._title = title
         self._board = None
         if folder is not None and not quiet:
-            from torch.utils.tensorboard import SummaryWriter
-
-            # What a killed run has logged beyond its last checkpoint is logged again.
-            self._board = SummaryWriter(str(folder), purge_step=start)
-        self._words, self._since = 0.0, time.perf_counter()
+            self._board = _board(folder, start)
 
     def __enter__(self) -> "Reporter":
         self._bar.start()
@@ -47,11 +48,8 @@ class Reporter:
         """Whether `step` is one of those that are shown."""
         return step % _EVERY == 0
 
-    def step(self, step: int, loss: float, words: float) -> None:
-        """Show a training step: the loss, and the words since the last that was shown."""
-        now = time.perf_counter()
-        speed = words / max(now - self._since, 1e-9)
-        self._since = now
+    def step(self, step: int, loss: float, speed: float) -> None:
+        """Show a training step: the loss of its batch, and the words per second of the epoch so far."""
         self._bar.update(self._task, completed=step, loss=loss, speed=speed)
         self._log("train", {"loss": loss, "words per second": speed}, step)
 
@@ -60,13 +58,19 @@ class Reporter:
         shown = " · ".join(f"{name} {value:.4g}" for name, value in scores.items())
         self._bar.console.print(f"{self._title} epoch {epoch}: {shown}")
         self._log("dev", scores, step)
-        self._since = time.perf_counter()
-
-    def say(self, text: str) -> None:
-        """Print a line above the bar."""
-        self._bar.console.print(text)
 
     def _log(self, group: str, values: dict[str, float], step: int) -> None:
         if self._board is not None:
             for name, value in values.items():
                 self._board.add_scalar(f"{group}/{name}", value, step)
+
+
+def _board(folder: Path, start: int) -> "SummaryWriter":
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ModuleNotFoundError as error:
+        raise ExperimentError(
+            f"{error.name} is missing: install it, or choose `--no-tensorboard`."
+        ) from error
+    # What a killed run has logged beyond its last checkpoint is logged again.
+    return SummaryWriter(str(folder), purge_step=start)
