@@ -169,13 +169,12 @@ def test_the_implementation_can_be_changed_later(architecture: str) -> None:
     assert torch.equal(output(built, inputs), eager)
 
 
-@pytest.mark.parametrize("architecture", ["bert", "llama"])
-def test_models_compile(architecture: str, fresh_compiler: None) -> None:
-    model = MODELS[architecture]
+def test_a_model_compiles_without_graph_breaks(fresh_compiler: None) -> None:
+    model = MODELS["llama"]
     built, inputs = model.build("fusedmax"), model.inputs()
     expected = output(built, inputs)
     gradient = torch.autograd.grad(expected.pow(2).sum(), next(built.parameters()))
-    compiled = torch.compile(built, backend="aot_eager")
+    compiled = torch.compile(built, backend="aot_eager", fullgraph=True)
     ours = output(compiled, inputs)
     torch.testing.assert_close(ours, expected)
     torch.testing.assert_close(torch.autograd.grad(ours.pow(2).sum(), next(built.parameters())), gradient)

@@ -49,13 +49,14 @@ def check(model: PreTrainedModel, inputs: Mapping[str, Any]) -> dict[str, int]:
     return {names[module]: n for module, n in calls.items()}
 
 
-def _implementations(model: PreTrainedModel) -> set[str | None]:
+def _implementations(model: PreTrainedModel) -> set[str]:
+    """The names in the model's configuration, and in those of the models inside it."""
     models = (module for module in model.modules() if isinstance(module, PreTrainedModel))
-    return {each.config._attn_implementation for each in models}
+    return {str(each.config._attn_implementation) for each in models}
 
 
 @contextmanager
-def _counted(ours: dict[str | None, Attend], calls: "Counter[torch.nn.Module]") -> Iterator[None]:
+def _counted(ours: dict[str, Attend], calls: "Counter[torch.nn.Module]") -> Iterator[None]:
     """Count the calls of the registered functions for a while."""
 
     def counting(attend: Attend) -> Any:

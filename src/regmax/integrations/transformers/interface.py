@@ -66,7 +66,7 @@ def mask(*args: Any, **options: Any) -> Tensor:
     `sdpa_mask` leaves causal masks without padding out and lets SDPA rebuild them: here a mask is never left out.
     """
     options.update(allow_is_causal_skip=False, allow_is_bidirectional_skip=False)
-    made: Tensor = sdpa_mask(*args, **options)
+    made: Any = sdpa_mask(*args, **options)
     return made
 
 
