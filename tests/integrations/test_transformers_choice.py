@@ -100,14 +100,14 @@ def test_names_that_transformers_reads_a_meaning_into_raise(name: str) -> None:
 
 def test_other_implementations_are_not_replaced() -> None:
     transformers.AttentionInterface.register("theirs", lambda *args, **options: None)
-    with pytest.raises(ValueError, match="must not replace another library's implementation. Got 'theirs'"):
+    with pytest.raises(ValueError, match=r"must not replace another library's implementation\. Got 'theirs'"):
         sparse.register("theirs", "fusedmax")
 
 
 def test_a_wrong_mapping_raises_at_once() -> None:
     with pytest.raises(ValueError, match="`mapping` must be one of"):
         sparse.register("my-mapping")
-    with pytest.raises(TypeError, match="a name, a regularizer or a callable. Got int"):
+    with pytest.raises(TypeError, match=r"a name, a regularizer or a callable\. Got int"):
         sparse.register("my-mapping", 3)
     with pytest.raises(ValueError, match="needs a name"):
         sparse.register(mapping="fusedmax")
@@ -196,7 +196,7 @@ def test_one_name_for_two_mappings_raises(tmp_path: Path) -> None:
 
 def test_tensors_among_the_strengths_are_not_saved(tmp_path: Path) -> None:
     sparse.register("per-head", regmax.FusedLasso(lam=torch.full((2, 1, 1), 0.1)))
-    with pytest.raises(TypeError, match="strengths that are numbers. 'per-head' has a tensor"):
+    with pytest.raises(TypeError, match=r"strengths that are numbers\. 'per-head' has a tensor"):
         sparse.save_pretrained(MODELS["gpt2"].build("per-head"), tmp_path)
 
 
@@ -215,5 +215,5 @@ def test_a_config_that_names_no_regularizer_raises(tmp_path: Path) -> None:
     config = json.loads(path.read_text())
     config["regmax"]["mappings"] = {"new": {"regularizer": "dataclass", "gamma": 1.0}}
     path.write_text(json.dumps(config))
-    with pytest.raises(ValueError, match="unknown regularizer. Got 'dataclass'"):
+    with pytest.raises(ValueError, match=r"unknown regularizer\. Got 'dataclass'"):
         sparse.from_pretrained(transformers.AutoModel, tmp_path)
