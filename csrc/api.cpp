@@ -176,7 +176,8 @@ int64_t regmax_attention_size(const regmax_weights* weights) {
   return size;
 }
 
-void regmax_attention_take(regmax_weights* weights, int64_t* starts, int32_t* columns, void* values, uint8_t* joined) {
+void regmax_attention_take(regmax_weights* weights, int64_t* starts, int32_t* columns, void* values,
+                           uint8_t* joined) {
   const auto copy = [](void* to, const void* from, int64_t bytes) {
     if (bytes) std::memcpy(to, from, static_cast<std::size_t>(bytes));
   };

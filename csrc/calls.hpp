@@ -7,6 +7,22 @@
 
 #include "regmax.h"
 
+// One block's rows: its columns, values and joined flags one behind the other, in memory of its own.
+struct regmax_weights_block {
+  int32_t counts[64];  // entries of each row; a block has at most 64
+  int64_t rows;
+  int64_t size, capacity;
+  int32_t* columns;
+  void* values;
+  uint8_t* joined;  // nullptr for mappings without chains
+};
+
+struct regmax_weights {
+  regmax_weights_block* blocks;
+  int64_t count;
+  int64_t item_size;
+};
+
 namespace regmax {
 
 struct Mask {
@@ -56,6 +72,18 @@ struct ProxOwl {
   int32_t threads;
 };
 
+// The weights of a forward pass, and gradients: of the output, and where those of q, k and v go.
+template <class T>
+struct AttentionGradients {
+  const int64_t* starts;
+  const int32_t* columns;
+  const T* values;
+  const uint8_t* joined;
+  const T* out;
+  T *q, *k, *v;
+  T* scores;  // one per weight: the gradient of the scores, times scale
+};
+
 // The kernels as compiled for one instruction set.
 struct Core {
   const char* name;
@@ -65,6 +93,10 @@ struct Core {
   int32_t (*jacobian_product_f64)(const JacobianProduct<double>&);
   int32_t (*prox_owl_f32)(const ProxOwl<float>&);
   int32_t (*prox_owl_f64)(const ProxOwl<double>&);
+  int32_t (*attention_forward_f32)(const regmax_attention&, float*, regmax_weights&);
+  int32_t (*attention_forward_f64)(const regmax_attention&, double*, regmax_weights&);
+  int32_t (*attention_backward_f32)(const regmax_attention&, const AttentionGradients<float>&);
+  int32_t (*attention_backward_f64)(const regmax_attention&, const AttentionGradients<double>&);
 };
 
 }  // namespace regmax

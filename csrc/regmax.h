@@ -57,9 +57,58 @@ int32_t regmax_jacobian_product_f64(int32_t kernel, const double* y, const uint6
                                     int64_t mask_rows, int64_t mask_repeat, double theta, const double* thetas,
                                     int32_t threads);
 
-/* z = argmin 1/2 |z - x|^2 + sum_k weights_k |z|_(k), |z| sorted decreasing; weights: d numbers, nonincreasing, >= 0. */
+/* z = argmin 1/2 |z - x|^2 + sum_k weights_k |z|_(k), |z| sorted decreasing; weights: d numbers, nonincreasing, >= 0.
+ */
 int32_t regmax_prox_owl_f32(const float* x, float* z, int64_t n, int64_t d, const double* weights, int32_t threads);
 int32_t regmax_prox_owl_f64(const double* x, double* z, int64_t n, int64_t d, const double* weights, int32_t threads);
+
+/* Attention, out = Pi(scale q k^T + bias) v, for `heads` heads of `queries` x `keys` scores.
+ *
+ * q: heads x queries x e; k, v: (heads / groups) x keys x e and e_v, `groups` consecutive heads of queries sharing
+ * one; e and e_v are multiples of 16. Everything is contiguous. mask: NULL, or bytes, 1 = keep: slices of mask_rows x
+ * keys, head h reading slice mask_slices[h]; mask_rows is 1 (all queries alike; then heads that share keys must share
+ * the slice) or queries. bias: NULL, or numbers, added to the scores, laid out like a mask. is_causal: query i sees
+ * the keys 0, ..., i only. dropout: weight (i, j) of head h is dropped or not by a hash of the seed and its place.
+ */
+typedef struct regmax_attention {
+  int32_t kernel; /* REGMAX_SPARSEMAX, ..., REGMAX_SQPNORMMAX */
+  int32_t is_causal;
+  double theta, scale;
+  int64_t heads, groups, queries, keys, e, e_v;
+  const void *q, *k, *v;
+  const uint8_t* mask;
+  const int64_t* mask_slices;
+  int64_t mask_rows;
+  const void* bias;
+  const int64_t* bias_slices;
+  int64_t bias_rows;
+  double dropout_p;
+  uint64_t seed;
+  int32_t threads;
+} regmax_attention;
+
+/* The nonzero weights of a forward pass, before dropout. */
+typedef struct regmax_weights regmax_weights;
+
+/* Writes out, and gives the weights to be taken: regmax_attention_take must follow. */
+int32_t regmax_attention_forward_f32(const regmax_attention* call, float* out, regmax_weights** weights);
+int32_t regmax_attention_forward_f64(const regmax_attention* call, double* out, regmax_weights** weights);
+
+/* How many weights there are. */
+int64_t regmax_attention_size(const regmax_weights* weights);
+
+/* Copies them as compressed rows, and frees them: heads * queries + 1 starts; columns, values and joined (fusedmax
+ * alone) of that size. Where starts is NULL it frees only. */
+void regmax_attention_take(regmax_weights* weights, int64_t* starts, int32_t* columns, void* values, uint8_t* joined);
+
+/* From the weights and the gradient of out: the gradients of q, k and v. scores_grad is scratch, one number per
+ * weight. */
+int32_t regmax_attention_backward_f32(const regmax_attention* call, const int64_t* starts, const int32_t* columns,
+                                      const float* values, const uint8_t* joined, const float* out_grad,
+                                      float* scores_grad, float* q_grad, float* k_grad, float* v_grad);
+int32_t regmax_attention_backward_f64(const regmax_attention* call, const int64_t* starts, const int32_t* columns,
+                                      const double* values, const uint8_t* joined, const double* out_grad,
+                                      double* scores_grad, double* q_grad, double* k_grad, double* v_grad);
 
 /* The instruction set that runs on this machine: "avx512", "avx2" or "baseline". */
 const char* regmax_instruction_set(void);

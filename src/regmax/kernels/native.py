@@ -56,7 +56,8 @@ def _load() -> ctypes.CDLL | None:
 _library = _load()
 
 
-def _by_itemsize(name: str, types: list[Any]) -> dict[int, Callable[..., int]]:
+def by_itemsize(name: str, types: list[Any]) -> dict[int, Callable[..., int]]:
+    """The C function `regmax_<name>_f32` under 4 and its twin in double under 8; empty without the core."""
     functions: dict[int, Callable[..., int]] = {}
     if _library is not None:
         for itemsize, suffix in ((4, "f32"), (8, "f64")):
@@ -66,9 +67,9 @@ def _by_itemsize(name: str, types: list[Any]) -> dict[int, Callable[..., int]]:
     return functions
 
 
-ARGMAX = _by_itemsize("argmax", _ARGMAX_TYPES)
-JACOBIAN_PRODUCT = _by_itemsize("jacobian_product", _PRODUCT_TYPES)
-PROX_OWL = _by_itemsize("prox_owl", _PROX_OWL_TYPES)
+ARGMAX = by_itemsize("argmax", _ARGMAX_TYPES)
+JACOBIAN_PRODUCT = by_itemsize("jacobian_product", _PRODUCT_TYPES)
+PROX_OWL = by_itemsize("prox_owl", _PROX_OWL_TYPES)
 # The kernels that the core offers here: none where it was not built.
 ARGMAX_CODES = CODES if ARGMAX else {}
 
@@ -89,6 +90,15 @@ def use_instruction_set(name: str) -> None:
     """Choose an instruction set by name, for tests and benchmarks."""
     if _library is None or _library.regmax_use_instruction_set(name.encode()) != 0:
         raise ValueError(f"`use_instruction_set(name)` must name one that this machine has. Got {name!r}.")
+
+
+def function(name: str, types: list[Any], result: Any) -> Callable[..., Any]:
+    """The C function `regmax_<name>`, which has no twin."""
+    if _library is None:
+        raise RuntimeError(f"`regmax_{name}` needs the native core. Got an installation without it.")
+    found = _library[f"regmax_{name}"]
+    found.argtypes, found.restype = types, result
+    return found
 
 
 def check(status: int) -> None:

@@ -5,6 +5,7 @@ from typing import Literal
 from torch import Tensor
 
 from regmax.sparse_attention.dense import dense_attention, softmax_attention
+from regmax.sparse_attention.fused import sparse_attention, suits
 from regmax.sparse_attention.inputs import CALL, check_inputs
 from regmax.sparse_attention.mapping import Mapping, known, weigher
 from regmax.sparse_attention.weights import SparseWeights
@@ -64,6 +65,9 @@ def attention(
     found = known(mapping)
     if not return_weights and found is not None and found.is_softmax:
         return softmax_attention(inputs, found.gamma)
+    if return_weights is not True and found is not None and suits(inputs, found):
+        result, sparse = sparse_attention(inputs, found, return_weights=bool(return_weights))
+        return result if sparse is None else (result, sparse)
     out, y = dense_attention(inputs, weigher(mapping))
     if return_weights == "sparse":
         return out, SparseWeights.from_dense(y)

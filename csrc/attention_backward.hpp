@@ -1,0 +1,210 @@
+// The backward pass, on the nonzero weights alone. With P the weights, D dropout's factors and dO the output's
+// gradient,
+//
+//     dP = D (dO V^T),   dS = J dP row by row,   dQ = scale dS K,   dK = scale dS^T Q,   dV = (D P)^T dO.
+//
+// First blocks of queries (dS and dQ), then ranges of keys (dK and dV): every number is summed in the order of the
+// rows, so that neither threads nor ranges change a bit. Blocks with many weights are spread out and multiplied
+// densely.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "attention_blocks.hpp"
+#include "attention_weights.hpp"
+#include "jacobians.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+template <class T>
+struct BackwardScratch {
+  T *grads, *scores, *weights;
+  Workspace workspace;
+
+  BackwardScratch(Cutter& cutter, const regmax_attention& call)
+      : grads(cutter.take<T>(rows_per_block<T>(call) * call.e_v)),
+        scores(cutter.take<T>(rows_per_block<T>(call) * scores_stride<T>(call))),
+        weights(cutter.take<T>(rows_per_block<T>(call) * scores_stride<T>(call))),
+        workspace(cutter.take<char>(Workspace::bytes(call.keys)), call.keys) {}
+};
+
+template <class T>
+class Backward {
+ public:
+  Backward(const regmax_attention& call, const AttentionGradients<T>& grads)
+      : call_(call), grads_(grads), dropout_(call.dropout_p, call.seed), panels_(kv_heads(call) * panel_numbers()) {}
+
+  int32_t run() {
+    if (!panels_) return REGMAX_OUT_OF_MEMORY;
+    run_jobs(
+        kv_heads(call_), call_.threads,
+        [](void* self, int64_t head) { static_cast<Backward*>(self)->pack_values(head); }, this);
+    const int32_t status = run_with_scratch<BackwardScratch<T>>(
+        call_, call_.heads * blocks_per_head<T>(call_), [this](int64_t job, BackwardScratch<T>& scratch) {
+          differentiate_rows(query_block<T>(call_, job), scratch);
+          return true;
+        });
+    if (status != REGMAX_OK) return status;
+    const int64_t ranges = ranges_per_head();
+    return run_with_scratch<BackwardScratch<T>>(call_, kv_heads(call_) * ranges,
+                                                [&](int64_t job, BackwardScratch<T>& scratch) {
+                                                  differentiate_keys(job / ranges, job % ranges, ranges, scratch);
+                                                  return true;
+                                                });
+  }
+
+ private:
+  int64_t panel_numbers() const { return panels_of<T>(call_.keys) * panel_width<T> * call_.e_v; }
+  const T* values_of(int64_t kv_head) const { return typed<T>(call_.v) + kv_head * call_.keys * call_.e_v; }
+  const T* keys_of(int64_t kv_head) const { return typed<T>(call_.k) + kv_head * call_.keys * call_.e; }
+  int64_t depth(const QueryBlock& block) const { return visible_keys(call_, block.first + block.rows - 1); }
+
+  bool is_dense(const QueryBlock& block) const {
+    const int64_t row = block.row(call_), size = grads_.starts[row + block.rows] - grads_.starts[row];
+    return static_cast<double>(size) > dense_share * static_cast<double>(block.rows * depth(block));
+  }
+
+  // Only dense blocks multiply by the transpose of all values.
+  void pack_values(int64_t kv_head) {
+    const int64_t blocks = call_.groups * blocks_per_head<T>(call_);
+    for (int64_t b = 0; b < blocks; ++b) {
+      if (!is_dense(query_block<T>(call_, kv_head * blocks + b))) continue;
+      pack_panels(values_of(kv_head), nullptr, call_.keys, call_.e_v, panels_.get() + kv_head * panel_numbers());
+      return;
+    }
+  }
+
+  void differentiate_rows(const QueryBlock& block, BackwardScratch<T>& s) {
+    const bool dense = is_dense(block);
+    const int64_t stride = scores_stride<T>(call_), kv_head = block.head / call_.groups;
+    if (dense) multiply_by_values(block, s);
+    T* const q_grad = grads_.q + block.row(call_) * call_.e;
+    for (int64_t r = 0; r < block.rows; ++r) {
+      const int64_t row = block.row(call_) + r, begin = grads_.starts[row], count = grads_.starts[row + 1] - begin;
+      const int32_t* const columns = grads_.columns + begin;
+      T* const scores_grad = grads_.scores + begin;
+      T* const line = s.scores + r * stride;
+      gather_row(row, kv_head, dense ? line : nullptr, s.workspace);
+      multiply_by_jacobian(begin, count, s.workspace);
+      if (!dense) {
+        sum_rows(scores_grad, columns, count, keys_of(kv_head), call_.e, q_grad + r * call_.e);
+      } else {
+        std::memset(line, 0, static_cast<std::size_t>(depth(block)) * sizeof(T));
+        for (int64_t k = 0; k < count; ++k) line[columns[k]] = scores_grad[k];
+      }
+    }
+    if (dense) multiply<T>({s.scores, stride, 1}, keys_of(kv_head), block.rows, depth(block), call_.e, q_grad, false);
+  }
+
+  // s.scores = dO V^T for a whole block.
+  void multiply_by_values(const QueryBlock& block, BackwardScratch<T>& s) {
+    const int64_t tiled = (block.rows + score_rows - 1) / score_rows * score_rows;
+    const T* const out_grad = grads_.out + block.row(call_) * call_.e_v;
+    for (int64_t i = 0; i < tiled * call_.e_v; ++i) s.grads[i] = i < block.rows * call_.e_v ? out_grad[i] : 0;
+    const T* panel = panels_.get() + block.head / call_.groups * panel_numbers();
+    for (int64_t p = 0; p < panels_of<T>(depth(block)); ++p, panel += panel_width<T> * call_.e_v) {
+      multiply_panel<T>(s.grads, tiled, call_.e_v, panel, s.scores + p * panel_width<T>, scores_stride<T>(call_),
+                        nullptr);
+    }
+  }
+
+  // The row's weights to w.x, and dP to w.v: from a line of products, or by inner products.
+  void gather_row(int64_t row, int64_t kv_head, const T* line, Workspace& w) {
+    const int64_t begin = grads_.starts[row], count = grads_.starts[row + 1] - begin;
+    const int32_t* const columns = grads_.columns + begin;
+    const T *const v = values_of(kv_head), *const out_grad = grads_.out + row * call_.e_v;
+    for (int64_t k = 0; k < count; ++k) {
+      const T product = line ? line[columns[k]] : inner_product(out_grad, v + columns[k] * call_.e_v, call_.e_v);
+      w.x[k] = static_cast<double>(grads_.values[begin + k]);
+      w.v[k] = static_cast<double>(product) * factor(row, columns[k]);
+      if (grads_.joined) w.joined[k] = grads_.joined[begin + k];
+    }
+  }
+
+  void multiply_by_jacobian(int64_t begin, int64_t count, Workspace& w) {
+    if (count == 0) return;
+    multiply_row(call_.kernel, w, count, call_.theta);
+    const bool undefined = w.x[0] != w.x[0];
+    for (int64_t k = 0; k < count; ++k) {
+      grads_.scores[begin + k] =
+          undefined ? std::numeric_limits<T>::quiet_NaN() : static_cast<T>(call_.scale * w.v[k]);
+    }
+  }
+
+  double factor(int64_t row, int32_t column) const { return dropout_.active() ? dropout_.factor(row, column) : 1; }
+
+  // With few heads, ranges of keys share out the work.
+  int64_t ranges_per_head() const {
+    const int64_t heads = kv_heads(call_), most = call_.keys / 64 + 1;
+    const int64_t wanted = heads >= call_.threads ? 1 : 2 * ((call_.threads + heads - 1) / heads);
+    return wanted < most ? wanted : most;
+  }
+
+  void differentiate_keys(int64_t kv_head, int64_t range, int64_t ranges, BackwardScratch<T>& s) {
+    const int64_t begin = call_.keys * range / ranges, end = call_.keys * (range + 1) / ranges;
+    T* const k_grad = grads_.k + kv_head * call_.keys * call_.e;
+    T* const v_grad = grads_.v + kv_head * call_.keys * call_.e_v;
+    std::memset(k_grad + begin * call_.e, 0, static_cast<std::size_t>((end - begin) * call_.e) * sizeof(T));
+    std::memset(v_grad + begin * call_.e_v, 0, static_cast<std::size_t>((end - begin) * call_.e_v) * sizeof(T));
+    const int64_t blocks = call_.groups * blocks_per_head<T>(call_);
+    for (int64_t b = 0; b < blocks; ++b) {
+      const QueryBlock block = query_block<T>(call_, kv_head * blocks + b);
+      if (is_dense(block)) {
+        add_dense(block, begin, end < depth(block) ? end : depth(block), k_grad, v_grad, s);
+      } else {
+        add_sparse(block, begin, end, k_grad, v_grad);
+      }
+    }
+  }
+
+  // Calls entry(row, column, place) for the block's weights at columns from begin to end.
+  template <class Entry>
+  void for_entries(const QueryBlock& block, int64_t begin, int64_t end, const Entry& entry) {
+    for (int64_t row = block.row(call_); row < block.row(call_) + block.rows; ++row) {
+      for (int64_t place = grads_.starts[row]; place < grads_.starts[row + 1]; ++place) {
+        const int32_t column = grads_.columns[place];
+        if (column >= begin && column < end) entry(row, column, place);
+      }
+    }
+  }
+
+  void add_sparse(const QueryBlock& block, int64_t begin, int64_t end, T* k_grad, T* v_grad) {
+    for_entries(block, begin, end, [&](int64_t row, int32_t column, int64_t place) {
+      add_multiple(grads_.scores[place], typed<T>(call_.q) + row * call_.e, call_.e, k_grad + column * call_.e);
+      add_multiple(static_cast<T>(grads_.values[place] * factor(row, column)), grads_.out + row * call_.e_v,
+                   call_.e_v, v_grad + column * call_.e_v);
+    });
+  }
+
+  void add_dense(const QueryBlock& block, int64_t begin, int64_t end, T* k_grad, T* v_grad, BackwardScratch<T>& s) {
+    const int64_t stride = scores_stride<T>(call_), width = end - begin, first = block.row(call_);
+    if (width <= 0) return;
+    for (int64_t r = 0; r < block.rows; ++r) {
+      std::memset(s.scores + r * stride, 0, static_cast<std::size_t>(width) * sizeof(T));
+      std::memset(s.weights + r * stride, 0, static_cast<std::size_t>(width) * sizeof(T));
+    }
+    for_entries(block, begin, end, [&](int64_t row, int32_t column, int64_t place) {
+      const int64_t at = (row - first) * stride + column - begin;
+      s.scores[at] = grads_.scores[place];
+      s.weights[at] = static_cast<T>(grads_.values[place] * factor(row, column));
+    });
+    multiply<T>({s.scores, 1, stride}, typed<T>(call_.q) + first * call_.e, width, block.rows, call_.e,
+                k_grad + begin * call_.e, true);
+    multiply<T>({s.weights, 1, stride}, grads_.out + first * call_.e_v, width, block.rows, call_.e_v,
+                v_grad + begin * call_.e_v, true);
+  }
+
+  const regmax_attention& call_;
+  const AttentionGradients<T>& grads_;
+  const Dropout dropout_;
+  Memory<T> panels_;
+};
+
+template <class T>
+int32_t attention_backward(const regmax_attention& call, const AttentionGradients<T>& grads) {
+  return Backward<T>(call, grads).run();
+}
+
+}  // namespace regmax::REGMAX_ISA

@@ -1,0 +1,80 @@
+// Attention weights as they come out of the forward pass: compressed rows, in blocks that are filled in any order.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+
+#include "calls.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+// Appends rows to a block. Every row announces the most entries it may have, so that pushing needs no check.
+template <class T>
+class RowWriter {
+ public:
+  RowWriter(regmax_weights_block& block, bool chained) : block_(block), chained_(chained) {}
+
+  // Begins the next row; false where memory is exhausted.
+  bool begin(int64_t most) {
+    first_ = block_.size;
+    return block_.size + most <= block_.capacity || grow(block_.size + most);
+  }
+
+  void push(int32_t column, T value, bool joined) {
+    block_.columns[block_.size] = column;
+    static_cast<T*>(block_.values)[block_.size] = value;
+    if (chained_) block_.joined[block_.size] = joined;
+    ++block_.size;
+  }
+
+  void end() { block_.counts[block_.rows++] = static_cast<int32_t>(block_.size - first_); }
+
+ private:
+  template <class Item>
+  static bool resize(Item*& items, int64_t bytes) {
+    void* const memory = std::realloc(items, static_cast<std::size_t>(bytes));
+    if (memory) items = static_cast<Item*>(memory);
+    return memory != nullptr;
+  }
+
+  bool grow(int64_t needed) {
+    const int64_t capacity = needed > 2 * block_.capacity ? needed : 2 * block_.capacity;
+    if (!resize(block_.columns, capacity * 4) || !resize(block_.values, capacity * static_cast<int64_t>(sizeof(T))) ||
+        (chained_ && !resize(block_.joined, capacity))) {
+      return false;
+    }
+    block_.capacity = capacity;
+    return true;
+  }
+
+  regmax_weights_block& block_;
+  bool chained_;
+  int64_t first_ = 0;
+};
+
+// Dropout decides by a hash of the seed and the place: the same in every pass, whatever the number of threads
+// (splitmix64, two rounds of its finaliser).
+class Dropout {
+ public:
+  Dropout(double p, uint64_t seed) : bound_(static_cast<uint64_t>(p * 9007199254740992.0)), seed_(seed), p_(p) {}
+
+  bool active() const { return p_ > 0; }
+
+  // The factor of the weight at a place: 0, or 1 / (1 - p).
+  double factor(int64_t row, int32_t column) const {
+    const uint64_t place = static_cast<uint64_t>(row) * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(column);
+    return mixed(mixed(place ^ seed_) + seed_) >> 11 < bound_ ? 0 : 1 / (1 - p_);
+  }
+
+ private:
+  static uint64_t mixed(uint64_t z) {
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+  }
+
+  uint64_t bound_, seed_;
+  double p_;
+};
+
+}  // namespace regmax::REGMAX_ISA

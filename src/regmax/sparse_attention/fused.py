@@ -1,0 +1,151 @@
+"""Attention on the CPU that never holds its weights densely, and its derivative on the support alone."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.nn import functional
+
+from regmax.frontends.torch.modes import is_plain
+from regmax.functional import regularized_argmax
+from regmax.kernels import native
+from regmax.regularizers import OscarComposition
+from regmax.sparse_attention import core
+from regmax.sparse_attention.dense import dense_attention, repeat_heads
+from regmax.sparse_attention.inputs import Inputs
+from regmax.sparse_attention.mapping import Known
+from regmax.sparse_attention.weights import SparseWeights
+
+# Packing the keys costs about as much as the scores of this many queries.
+_FEWEST_QUERIES = 8
+_KERNELS = ("sparsemax", "fusedmax", "oscarmax", "sqpnormmax")
+_NUMBER = int | float
+
+
+def suits(inputs: Inputs, found: Known) -> bool:
+    """Whether the native core computes this: plain tensors of the CPU, one strength, no gradient of the bias."""
+    q, omega = inputs.q, found.omega
+    return (
+        q.is_cpu
+        and q.shape[-2] >= _FEWEST_QUERIES
+        and native.available()
+        and omega.kernel in _KERNELS
+        and not isinstance(omega, OscarComposition)
+        and isinstance(found.gamma, _NUMBER)
+        and (omega.theta is None or isinstance(omega.theta, _NUMBER))
+        and all(is_plain(x) for x in (q, inputs.k, inputs.v))
+        and not torch.is_autocast_enabled("cpu")
+        and not (inputs.bias is not None and inputs.bias.requires_grad and torch.is_grad_enabled())
+    )
+
+
+def sparse_attention(
+    inputs: Inputs, found: Known, *, return_weights: bool
+) -> tuple[Tensor, SparseWeights | None]:
+    """The output, and the weights before dropout if asked for."""
+    dtype = inputs.q.dtype
+    work = dtype if dtype == torch.float64 else torch.float32
+    inputs = _unshare_heads(replace(inputs, **{name: getattr(inputs, name).to(work) for name in "qkv"}))
+    plan = _Plan(inputs, found, _describe(inputs, found), return_weights)
+    out, *weights = _SparseAttention.apply(inputs.q, inputs.k, inputs.v, plan)  # type: ignore[no-untyped-call]
+    if not return_weights:
+        return out.to(dtype), None
+    starts, columns, values, _ = weights
+    return out.to(dtype), SparseWeights(starts, columns, values.to(dtype), inputs.scores_shape)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What the function below needs besides q, k and v."""
+
+    inputs: Inputs
+    found: Known
+    problem: core.Problem
+    return_weights: bool
+
+
+class _SparseAttention(Function):
+    """out, and with `return_weights` the weights, which are not differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, plan: _Plan) -> tuple[Tensor, ...]:
+        differentiable = any(ctx.needs_input_grad)
+        keep = plan.return_weights or differentiable
+        out, weights = core.forward(plan.problem, _padded(q), _padded(k), _padded(v), keep=keep)
+        if differentiable and weights is not None:
+            ctx.save_for_backward(q, k, v, *weights)
+            ctx.plan = plan
+        out = out[..., : v.shape[-1]]
+        if not plan.return_weights or weights is None:
+            return (out,)
+        ctx.mark_non_differentiable(*weights)
+        return (out, *weights)
+
+    @staticmethod
+    def backward(ctx: Any, out_grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        q, k, v, *weights = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return (*_dense_gradients(ctx.plan, q, k, v, out_grad), None)
+        grads = core.backward(
+            ctx.plan.problem, _padded(q), _padded(k), _padded(v), core.Weights(*weights), _padded(out_grad)
+        )
+        return (*(grad[..., : x.shape[-1]] for grad, x in zip(grads, (q, k, v), strict=True)), None)
+
+
+def _dense_gradients(plan: _Plan, q: Tensor, k: Tensor, v: Tensor, out_grad: Tensor) -> tuple[Tensor, ...]:
+    """Gradients that can be differentiated again: those of the dense path, computed anew."""
+    if plan.inputs.dropout_p > 0:
+        raise NotImplementedError(
+            "`attention(..., dropout_p=...)` is differentiated once. Got `create_graph=True`: set dropout_p to 0."
+        )
+    weigh = partial(regularized_argmax, plan.found.omega, gamma=plan.found.gamma)
+    out, _ = dense_attention(replace(plan.inputs, q=q, k=k, v=v), lambda x, mask: weigh(x, mask=mask))
+    inputs = [x for x in (q, k, v) if x.requires_grad]
+    grads = iter(torch.autograd.grad(out, inputs, out_grad, create_graph=True))
+    return tuple(next(grads) if x.requires_grad else None for x in (q, k, v))  # type: ignore[misc]
+
+
+def _describe(inputs: Inputs, found: Known) -> core.Problem:
+    kernel, theta = found.omega.kernel, float(found.omega.theta or 0.0)
+    if theta == (2.0 if kernel == "sqpnormmax" else 0.0):
+        kernel = "sparsemax"  # a strength without effect
+    bias = None if inputs.bias is None else inputs.bias.detach().to(inputs.q.dtype) / found.gamma
+    return core.Problem(
+        kernel=kernel,
+        theta=theta,
+        scale=inputs.scale / found.gamma,
+        is_causal=inputs.is_causal,
+        mask=_slices(inputs.mask, inputs),
+        bias=_slices(bias, inputs),
+        dropout_p=float(inputs.dropout_p),
+        seed=int(torch.randint(2**63 - 1, ())) if inputs.dropout_p > 0 else 0,
+    )
+
+
+def _slices(tensor: Tensor | None, inputs: Inputs) -> core.Slices | None:
+    """What broadcasts to the scores, expanded over nothing but the keys."""
+    if tensor is None:
+        return None
+    *batch, _, keys = inputs.scores_shape
+    full = tensor.reshape((1,) * (len(batch) + 2 - tensor.ndim) + tuple(tensor.shape))
+    numbers = torch.arange(full.shape[:-2].numel()).reshape(full.shape[:-2])
+    rows = full.expand(*full.shape[:-1], keys).reshape(-1, full.shape[-2], keys)
+    return core.Slices(rows.contiguous(), numbers.expand(batch).reshape(-1).contiguous())
+
+
+def _unshare_heads(inputs: Inputs) -> Inputs:
+    """Heads that share keys under different padding get keys of their own."""
+    mask = inputs.mask
+    if inputs.groups == 1 or mask is None or mask.ndim < 3 or mask.shape[-2] != 1 or mask.shape[-3] == 1:
+        return inputs
+    k, v = repeat_heads(inputs)
+    return replace(inputs, k=k, v=v)
+
+
+def _padded(x: Tensor) -> Tensor:
+    """Contiguous, with zeros behind the head dimension up to a multiple of 16: they change nothing."""
+    missing = -x.shape[-1] % 16
+    return functional.pad(x, (0, missing)) if missing else x.contiguous()
