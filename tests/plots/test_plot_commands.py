@@ -28,7 +28,7 @@ def test_explore_writes_one_page_and_names_it(file: Path, tmp_path: Path, capsys
     assert capsys.readouterr().out == f"{out}\n"
     page = out.read_text(encoding="utf-8")
     assert "<title>Mine &amp; yours</title>" in page
-    assert '"start":["sparsemax,gamma=1","softmax,gamma=1"]' in page
+    assert '"start":["sparsemax,gamma=1,view=0","softmax,gamma=1,view=0"]' in page
 
 
 def test_explore_without_input_shows_sentences_of_its_own(

@@ -3,7 +3,6 @@
 A front end turns `dim`, `mask`, `gamma` and float types into contiguous rows, calls the kernels, and undoes it.
 """
 
-from importlib import import_module
 from typing import Any
 
 from regmax.arrays import framework
@@ -26,4 +25,11 @@ def _import_frontend(call: str, x: Any) -> Any:
             f"`{call}` needs a NumPy array or a torch tensor. Got {type(x).__name__}: "
             "use `numpy.asarray(...)` or `torch.as_tensor(...)`."
         )
-    return import_module(f"regmax.frontends.{name}")
+    # Import statements, because a compiler that meets the first call can follow them.
+    if name == "torch":
+        from regmax.frontends import torch
+
+        return torch
+    from regmax.frontends import numpy
+
+    return numpy

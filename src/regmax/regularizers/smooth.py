@@ -34,9 +34,7 @@ class SmoothRegularizer(Regularizer):
         """The gradient of Omega at y, row by row; by autograd unless you know it."""
         import torch
 
-        with torch.enable_grad():
-            leaf = y.detach().requires_grad_()
-            return torch.autograd.grad(self.value(leaf).sum(), leaf)[0]
+        return torch.func.grad(lambda weights: self.value(weights).sum())(y)
 
     def hessian(self, y: Any) -> Any:
         """The Hessians of Omega at y, of shape (..., d, d); by autograd unless you know it."""

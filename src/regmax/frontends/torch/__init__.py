@@ -39,6 +39,7 @@ def _is_direct(x: Tensor, dim: int) -> bool:
         and x.is_cpu
         and x.dtype in _FLOATS
         and x.ndim > 0
+        and type(dim) is int
         and (dim == -1 or dim == x.ndim - 1)
         and x.is_contiguous()
     )

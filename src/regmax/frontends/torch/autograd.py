@@ -16,7 +16,7 @@ from torch._C._functorch import is_legacy_batchedtensor
 from torch.autograd import Function
 
 from regmax.frontends.torch import ops
-from regmax.frontends.torch.modes import is_plain
+from regmax.frontends.torch.modes import is_plain, nested_forward_mode
 from regmax.kernels import native, tensors
 
 Theta = Tensor | float | None
@@ -101,8 +101,11 @@ class Argmax(Function):
         return x_grad, None, theta_grad, None
 
     @staticmethod
-    def jvp(ctx: Any, x_t: Tensor | None, _keep: Any, theta_t: Tensor | None, _kernel: Any) -> Any:
-        y, bits, keep, theta = ctx.saved_tensors
+    @nested_forward_mode
+    def jvp(
+        ctx: Any, saved: Any, x_t: Tensor | None, _keep: Any, theta_t: Tensor | None, _kernel: Any
+    ) -> Any:
+        y, bits, keep, theta = saved
         strength = ctx.number if theta is None else theta
         direction = torch.zeros_like(y) if x_t is None else x_t
         if theta_t is not None:
@@ -136,11 +139,12 @@ class JacobianProduct(Function):
 
     @staticmethod
     def backward(ctx: Any, w: Tensor) -> Any:
-        return _again(ctx, w), None, None, None, None, None
+        return _again(ctx, ctx.saved_tensors, w), None, None, None, None, None
 
     @staticmethod
-    def jvp(ctx: Any, v_t: Tensor, *_: Any) -> Tensor:
-        return _again(ctx, v_t)
+    @nested_forward_mode
+    def jvp(ctx: Any, saved: Any, v_t: Tensor, *_: Any) -> Tensor:
+        return _again(ctx, saved, v_t)
 
     @staticmethod
     def vmap(
@@ -161,9 +165,9 @@ class JacobianProduct(Function):
         return JacobianProduct.apply(v, y, bits, keep, theta, kernel), 0
 
 
-def _again(ctx: Any, v: Tensor) -> Tensor:
+def _again(ctx: Any, saved: Any, v: Tensor) -> Tensor:
     """The product's own derivative: the same product with another direction."""
-    y, bits, keep, theta = ctx.saved_tensors
+    y, bits, keep, theta = saved
     return JacobianProduct.apply(v, y, bits, keep, ctx.number if theta is None else theta, ctx.kernel)
 
 

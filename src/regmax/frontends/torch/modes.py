@@ -1,4 +1,8 @@
-"""Whether a tensor can be handed to the core as a pointer, or something is watching what happens to it."""
+"""The modes of PyTorch: plain eager, where a tensor is a pointer for the core, and forward mode inside forward mode."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,3 +21,22 @@ def is_plain(x: Tensor) -> bool:
         and forward_ad._current_level < 0
         and _get_tracing_state() is None
     )
+
+
+def nested_forward_mode(jvp: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a Function's `jvp(ctx, saved, *tangents)` right inside an outer forward mode too.
+
+    torch switches forward mode off while a Function's jvp runs, so that whatever it computes is constant for an outer
+    level: second derivatives by jvp of jvp would be silently wrong. Here it is on again, and the saved tensors come
+    without the tangents of their own level, which the result must not have.
+    """
+
+    @wraps(jvp)
+    def at_this_level(ctx: Any, *tangents: Any) -> Any:
+        with forward_ad._set_fwd_grad_enabled(True):
+            saved = [
+                None if part is None else forward_ad.unpack_dual(part).primal for part in ctx.saved_tensors
+            ]
+            return jvp(ctx, saved, *tangents)
+
+    return at_this_level

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from regmax.frontends.torch import autograd, ops
+from regmax.frontends.torch.modes import nested_forward_mode
 from regmax.kernels import tensors
 
 
@@ -30,8 +31,7 @@ class ProxOwl(Function):
 
     @staticmethod
     def backward(ctx: Any, v: Tensor) -> Any:
-        z, weights = ctx.saved_tensors
-        z, weights = z.detach(), weights.detach()
+        z, weights = (part.detach() for part in ctx.saved_tensors)
         x_grad = tensors.prox_owl_jacobian_product(z, v, weights)
         weights_grad = None
         if ctx.needs_input_grad[1]:
@@ -40,9 +40,9 @@ class ProxOwl(Function):
         return x_grad, weights_grad
 
     @staticmethod
-    def jvp(ctx: Any, x_t: Tensor | None, weights_t: Tensor | None) -> Tensor:
-        z, weights = ctx.saved_tensors
-        z, weights = z.detach(), weights.detach()
+    @nested_forward_mode
+    def jvp(ctx: Any, saved: Any, x_t: Tensor | None, weights_t: Tensor | None) -> Tensor:
+        z, weights = (part.detach() for part in saved)
         direction = torch.zeros_like(z) if x_t is None else x_t
         if weights_t is not None:
             rank = _by_size(z).argsort(-1)

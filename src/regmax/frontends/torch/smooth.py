@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from regmax.frontends.torch import autograd
+from regmax.frontends.torch.modes import nested_forward_mode
 from regmax.frontends.torch.rows import Rows
 from regmax.kernels import fista, implicit
 from regmax.regularizers import Regularizer, SmoothRegularizer
@@ -32,11 +33,8 @@ def argmax_rows(omega: Regularizer, rows: Rows) -> Tensor:
 
 def _by_own_parameters(omega: SmoothRegularizer, y: Tensor) -> Tensor | float:
     """Zero, with the first derivative of Pi_Omega in tensors that `value` learns: dy = -J d(grad Omega(y))."""
-    leaf = y.double().requires_grad_()
-    if not y.numel() or not omega.value(leaf.detach()).requires_grad:
-        return 0.0
-    slope = torch.autograd.grad(omega.value(leaf).sum(), leaf, create_graph=True)[0]
-    return -_product(omega, y, (slope - slope.detach()).to(y.dtype))
+    slope = omega.gradient(y.double())
+    return -_product(omega, y, (slope - slope.detach()).to(y.dtype)) if slope.requires_grad else 0.0
 
 
 class SmoothArgmax(Function):
@@ -44,8 +42,7 @@ class SmoothArgmax(Function):
 
     @staticmethod
     def forward(x: Tensor, keep: Tensor, omega: SmoothRegularizer) -> Tensor:
-        d = x.shape[-1]
-        scores, kept = x.detach().reshape(-1, d), keep.expand(x.shape).reshape(-1, d)
+        scores, kept = _as_rows(x.detach()), _as_rows(keep.expand(x.shape))
         return _solve(omega, scores, kept).reshape(x.shape)
 
     @staticmethod
@@ -59,13 +56,18 @@ class SmoothArgmax(Function):
         return _product(ctx.omega, ctx.saved_tensors[0], v), None, None
 
     @staticmethod
-    def jvp(ctx: Any, x_t: Tensor, *_: Any) -> Tensor:
-        return _product(ctx.omega, ctx.saved_tensors[0], x_t)
+    @nested_forward_mode
+    def jvp(ctx: Any, saved: Any, x_t: Tensor, *_: Any) -> Tensor:
+        return _product(ctx.omega, saved[0], x_t)
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, x: Tensor, keep: Tensor, omega: SmoothRegularizer) -> Any:
         x = autograd.batch_first(x, in_dims[0], info.batch_size)
         return SmoothArgmax.apply(x, autograd.broadcast_batch(keep, in_dims[1], x), omega), 0
+
+
+def _as_rows(x: Tensor) -> Tensor:
+    return x.reshape(x.shape[:-1].numel(), x.shape[-1])
 
 
 def _solve(omega: SmoothRegularizer, x: Tensor, keep: Tensor) -> Tensor:
@@ -115,6 +117,5 @@ def _checked_value(omega: SmoothRegularizer) -> fista.Rowwise:
 
 
 def _product(omega: SmoothRegularizer, y: Tensor, v: Tensor) -> Tensor:
-    d = y.shape[-1]
-    weights, directions = y.reshape(-1, d).double(), v.reshape(-1, d).double()
+    weights, directions = _as_rows(y).double(), _as_rows(v).double()
     return implicit.jacobian_product(omega.hessian, weights, directions).reshape(y.shape).to(v.dtype)
