@@ -31,9 +31,17 @@ _POSITIVE = _Link(
     lambda strength: _softplus_inverse(strength - _LEAST),
     f"above {_LEAST:g}",
 )
+
+
+def _norm_inverse(p: Tensor) -> Tensor:
+    share = (p - 1 - _LEAST_P) / (1 - _LEAST_P)
+    # p = 2 may be told, but a finite raw only comes close; beyond it there is none.
+    return torch.logit(torch.where(p <= 2, share.clamp(max=1 - 1e-6), torch.nan))
+
+
 _NORM = _Link(
     lambda raw: 1 + _LEAST_P + (1 - _LEAST_P) * torch.sigmoid(raw),
-    lambda p: torch.logit((p - 1 - _LEAST_P) / (1 - _LEAST_P), eps=1e-6),
+    _norm_inverse,
     f"above {1 + _LEAST_P:g} and at most 2",
 )
 _LINKS = {"gamma": _POSITIVE, "lam": _POSITIVE, "p": _NORM}
