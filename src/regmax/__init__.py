@@ -50,6 +50,7 @@ __all__ = [
     "integrations",
     "nn",
     "oscarmax",
+    "plots",
     "project_simplex",
     "prox_owl",
     "prox_tv1d",
@@ -63,7 +64,7 @@ __all__ = [
 ]
 
 # What needs torch or matplotlib is imported when it is first touched.
-_LAZY_MODULES = ("integrations", "nn")
+_LAZY_MODULES = ("integrations", "nn", "plots")
 _LAZY_NAMES = {"attention": "regmax.sparse_attention", "replace_attention": "regmax.nn.replace"}
 
 

@@ -6,11 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from regmax.cli.errors import CommandError
-from regmax.plots import Examples, Setting, demo_examples, model_examples, read_examples, write_explorer
+from regmax.plots import (
+    Examples,
+    Setting,
+    demo_examples,
+    model_examples,
+    read_examples,
+    run_examples,
+    write_explorer,
+)
 
 _EPILOG = """\
 examples:
   regmax explore                                     the sentences that come with regmax
+  regmax explore --run runs/softmax --run runs/fusedmax
+                                                     models of the experiments, side by side
   regmax explore --json scores.json                  your own: docs/explorer-format.md
   regmax explore --model folder --text "A sentence." a transformers model in a local folder
 """
@@ -37,6 +47,8 @@ def _examples(options: argparse.Namespace) -> Examples:
         return model_examples(options.model, options.text)
     if options.text:
         raise CommandError("--text needs the model that reads it: `--model FOLDER`.")
+    if options.run:
+        return run_examples(options.run)
     return demo_examples() if options.json is None else read_examples(options.json)
 
 
@@ -52,6 +64,8 @@ def _parser() -> argparse.ArgumentParser:
     source.add_argument(
         "--model", type=Path, metavar="FOLDER", help="a local transformers model; needs --text"
     )
+    folders = "the folder of a finished run; may be repeated, for models side by side"
+    source.add_argument("--run", type=Path, action="append", metavar="FOLDER", help=folders)
     parser.add_argument(
         "--text", action="append", metavar="TEXT", help="a sentence for --model; may be repeated"
     )

@@ -40,7 +40,8 @@ def _figures(options: argparse.Namespace) -> "Iterator[tuple[str, Figure]]":
         yield "mapping-surfaces", plots.mapping_surfaces()
         return
     settings = [plots.Setting.parse(text) for text in options.mapping or _MAPPINGS]
-    examples = plots.read_examples(options.source).examples
+    path = Path(options.source)
+    examples = (plots.run_examples([path]) if path.is_dir() else plots.read_examples(path)).examples
     chosen = options.example or range(1, len(examples) + 1)
     for number in chosen:
         if not 1 <= number <= len(examples):
@@ -74,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    what = "`figures`, or a JSON file of sentences and scores (docs/explorer-format.md)"
+    what = "`figures`, the folder of a run, or a JSON file of scores (docs/explorer-format.md)"
     parser.add_argument("source", metavar="WHAT", help=what)
     number = "which sentence, counted from 1; may be repeated (all)"
     parser.add_argument("--example", type=int, action="append", metavar="N", help=number)

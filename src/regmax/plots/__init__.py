@@ -17,6 +17,8 @@ from regmax.plots.explorer import explorer_page, write_explorer
 from regmax.plots.heads import attention_heads
 from regmax.plots.heatmap import Panel, attention_heatmap, attention_panels
 from regmax.plots.model import model_examples
+from regmax.plots.report import write_report
+from regmax.plots.runs import run_examples
 from regmax.plots.settings import Setting
 from regmax.plots.surfaces import mapping_surfaces
 
@@ -37,5 +39,7 @@ __all__ = [
     "model_examples",
     "parse_examples",
     "read_examples",
+    "run_examples",
     "write_explorer",
+    "write_report",
 ]

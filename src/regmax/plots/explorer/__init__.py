@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from regmax.plots.examples import Example, Examples, View
+from regmax.plots.settings import Setting
 
 SCRIPTS = (
     "mappings.js",
@@ -85,10 +86,16 @@ def _embedded(content: Any) -> str:
 
 def _content(examples: Examples) -> dict[str, Any]:
     return {
-        "start": [str(setting) for setting in examples.start],
+        "start": [_start(setting, examples.examples[0]) for setting in examples.start],
         "palette": palette(),
         "examples": [_example(example) for example in examples.examples],
     }
+
+
+def _start(setting: Setting, first: Example) -> str:
+    """What a panel shows at first: a mapping, on the scores of the model that was trained with it, if there is one."""
+    trained = [k for k, view in enumerate(first.views) if view.mapping == setting]
+    return f"{setting},view={trained[0] if trained else 0}"
 
 
 def _example(example: Example) -> dict[str, Any]:

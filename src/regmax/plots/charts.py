@@ -1,0 +1,98 @@
+"""Small charts as SVG for the report: they take the page's colours, in the light and in the dark."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from regmax.plots.colours import LINES
+
+_WIDTH, _HEIGHT = 420, 230
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 100, 26, 36
+Point = tuple[float, float]
+
+
+def line_chart(title: str, series: Mapping[str, Sequence[Point]], *, x_label: str) -> str:
+    """Lines through points, named beside them in the order in which they end.
+
+    Example:
+        >>> chart = line_chart("accuracy", {"softmax": [(1, 0.4), (2, 0.7)]}, x_label="epoch")
+        >>> chart.startswith("<svg"), chart.count("<polyline")
+        (True, 1)
+    """
+    points = [point for line in series.values() for point in line]
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    low, high = min(ys), max(ys)
+
+    def place(point: Point) -> Point:
+        across = (point[0] - min(xs)) / ((max(xs) - min(xs)) or 1)
+        up = (point[1] - low) / ((high - low) or 1)
+        return _LEFT + across * (_WIDTH - _LEFT - _RIGHT), _HEIGHT - _BOTTOM - up * (_HEIGHT - _TOP - _BOTTOM)
+
+    parts = [_rule(place((min(xs), y)), f"{y:.3g}") for y in (low, high)]
+    parts += [_tick(place((x, low))[0], f"{x:g}") for x in sorted({min(xs), max(xs)})]
+    parts += [_line(name, [place(point) for point in line]) for name, line in series.items()]
+    parts += _names({name: place(line[-1])[1] for name, line in series.items()})
+    parts.append(_text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 4, x_label, "middle"))
+    return _svg(title, parts, _HEIGHT)
+
+
+def bar_chart(title: str, values: Mapping[str, float]) -> str:
+    """A bar for each value, from zero.
+
+    Example:
+        >>> bar_chart("speed", {"softmax": 1.0, "fusedmax": 0.9}).count("<rect")
+        2
+    """
+    longest = max(values.values()) or 1
+    parts = []
+    for k, (name, value) in enumerate(values.items()):
+        top, length = _TOP + 26 * k, value / longest * (_WIDTH - 170)
+        parts.append(_text(108, top + 14, name, "end"))
+        parts.append(
+            f'<rect x="116" y="{top}" width="{length:.1f}" height="18" rx="2" fill="{_colour(name)}"/>'
+        )
+        parts.append(_text(122 + length, top + 14, f"{value:.2f}", "start"))
+    return _svg(title, parts, _TOP + 26 * len(values) + 4)
+
+
+def _svg(title: str, parts: Sequence[str], height: int) -> str:
+    box = f'viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" role="img"'
+    head = f'<text x="{_LEFT}" y="14" font-weight="600">{escape(title)}</text>'
+    return f'<svg {box} aria-label="{escape(title)}" font-size="12" fill="currentColor">{head}{"".join(parts)}</svg>'
+
+
+def _text(x: float, y: float, text: str, anchor: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _rule(start: Point, label: str) -> str:
+    x, y = start
+    line = f'<line x1="{x:.1f}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="currentColor" opacity=".2"/>'
+    return line + _text(x - 6, y + 4, label, "end")
+
+
+def _tick(x: float, label: str) -> str:
+    return _text(x, _HEIGHT - _BOTTOM + 16, label, "middle")
+
+
+def _line(name: str, places: Sequence[Point]) -> str:
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    return f'<polyline points="{path}" fill="none" stroke="{_colour(name)}" stroke-width="2"/>'
+
+
+def _names(ends: Mapping[str, float]) -> list[str]:
+    """The lines' names at the height of their ends, pushed apart where they would overlap."""
+    order = sorted(ends, key=lambda name: ends[name])
+    heights: list[float] = []
+    for name in order:
+        heights.append(max(ends[name], heights[-1] + 14 if heights else _TOP))
+    excess = max(0.0, heights[-1] - (_HEIGHT - _BOTTOM))
+    return [
+        f'<text x="{_WIDTH - _RIGHT + 8}" y="{height - excess + 4:.1f}" fill="{_colour(name)}">{escape(name)}</text>'
+        for name, height in zip(order, heights, strict=True)
+    ]
+
+
+def _colour(name: str) -> str:
+    """A mapping's own colour; black would vanish in the dark."""
+    colour = LINES.get(name.split(",")[0], ("#888888", ""))[0]
+    return "#888888" if colour == "#000000" else colour

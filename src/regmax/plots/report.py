@@ -1,0 +1,101 @@
+"""A report of several runs as one HTML file: tables, learning curves, speed, and the explorer on the test sentences."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from html import escape
+from pathlib import Path
+from typing import Any, Protocol
+
+from regmax.plots.charts import bar_chart, line_chart
+from regmax.plots.explorer import explorer_page
+from regmax.plots.runs import Run, read_runs, run_examples
+
+
+class TableLike(Protocol):
+    """A table of the experiments: for each mapping cells with a mean, a deviation, and whether it is the best."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+    @property
+    def rows(self) -> tuple[tuple[str, tuple[Any, ...]], ...]: ...
+
+
+def write_report(
+    folders: Sequence[Path | str], path: Path | str, *, tables: Sequence[TableLike] = ()
+) -> Path:
+    """Write the report of finished runs to the file `path`, and return it.
+
+    Args:
+        folders: the runs' folders; their `history.json`, `examples.json` and `config.json` are read.
+        path: the HTML file to write.
+        tables: what `regmax.experiments.tables.tables` returns for these runs.
+
+    Returns:
+        The path.
+    """
+    path = Path(path)
+    runs = _short_names(read_runs([Path(folder) for folder in folders]))
+    before = "".join(_table(table) for table in tables) + _charts(runs)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    page = explorer_page(run_examples(folders), before=f'<section class="report">{before}</section>')
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def _short_names(runs: Sequence[Run]) -> list[Run]:
+    """The mapping alone, where that tells the runs apart."""
+    mappings = [run.setting.mapping for run in runs]
+    return [
+        replace(run, name=name) if mappings.count(name) == 1 else run
+        for run, name in zip(runs, mappings, strict=True)
+    ]
+
+
+def _table(table: TableLike) -> str:
+    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in table.columns)
+    body = "".join(
+        f'<tr><th scope="row">{escape(name)}</th>{"".join(map(_cell, cells))}</tr>'
+        for name, cells in table.rows
+    )
+    caption = f"<caption>{escape(table.title)}</caption>"
+    rows = f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody>"
+    return f'<div class="scroll"><table>{caption}{rows}</table></div>'
+
+
+def _cell(cell: Any) -> str:
+    if cell is None:
+        return "<td>—</td>"
+    text = f"{cell.mean:,.0f}" if abs(cell.mean) >= 1000 else f"{cell.mean:.2f}"
+    text += "" if cell.deviation is None else f" ± {cell.deviation:.2f}"
+    return f"<td><strong>{text}</strong></td>" if cell.best else f"<td>{text}</td>"
+
+
+def _charts(runs: Sequence[Run]) -> str:
+    """Learning curves by epoch, and the speed of training relative to softmax."""
+    shown = [name for name in ("train loss", "dev loss", "dev accuracy") if _measured(runs, name)]
+    charts = [line_chart(name, _curves(runs, name), x_label="epoch") for name in shown]
+    speed = {run.name: _mean(run, "words per second") for run in runs if run.history}
+    softmax = [speed[run.name] for run in runs if run.setting.mapping == "softmax" and run.name in speed]
+    if softmax and len(speed) > 1:
+        base = sum(softmax) / len(softmax)
+        ratios = {name: value / base for name, value in speed.items()}
+        charts.append(bar_chart("training speed relative to softmax (words per second)", ratios))
+    return f'<div class="charts">{"".join(charts)}</div>'
+
+
+def _measured(runs: Sequence[Run], name: str) -> bool:
+    return any(name in record for run in runs for record in run.history)
+
+
+def _curves(runs: Sequence[Run], name: str) -> dict[str, list[tuple[float, float]]]:
+    curves = {
+        run.name: [(record["epoch"], record[name]) for record in run.history if name in record]
+        for run in runs
+    }
+    return {run: curve for run, curve in curves.items() if curve}
+
+
+def _mean(run: Run, name: str) -> float:
+    return sum(record[name] for record in run.history) / len(run.history)

@@ -1,0 +1,131 @@
+"""Runs side by side in the explorer, and the report with their tables and curves."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browser import Page
+
+from regmax.cli import main
+from regmax.plots import FormatError, Setting, run_examples, write_report
+
+EXAMPLE = {
+    "source": ["a", "<b>"],
+    "target": ["c"],
+    "reference": "gold",
+    "scores": [[1.0, 0.25]],
+    "weights": [[0.8, 0.2]],
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """As the experiments' tables have it."""
+
+    mean: float
+    deviation: float | None
+    best: bool
+
+
+@dataclass(frozen=True)
+class Table:
+    """As the experiments make it."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Cell | None, ...]], ...]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., Path]:
+    """Make the folder of a run."""
+
+    def make(mapping: str, seed: int = 0, **example: Any) -> Path:
+        folder = tmp_path / f"{mapping}-{seed}"
+        folder.mkdir()
+        config = {"mapping": mapping, "seed": seed, "gamma": 1.0, "lam": 0.2, "p": 1.5}
+        speed = {"softmax": 200.0}.get(mapping, 150.0)
+        history = [{"epoch": e, "dev loss": 2.0 / e, "words per second": speed} for e in (1, 2, 3)]
+        contents = {"config": config, "history": history, "examples": [{**EXAMPLE, **example}]}
+        for name, content in contents.items():
+            (folder / f"{name}.json").write_text(json.dumps(content))
+        return folder
+
+    return make
+
+
+def test_runs_on_the_same_sentence_are_views_of_one_example(run: Callable[..., Path]) -> None:
+    folders = [run("softmax"), run("fusedmax", target=["d", "e"], scores=[[1, 2], [3, 4]])]
+    examples = run_examples(folders)
+    (example,) = examples.examples
+    assert example.note == "gold"
+    assert [view.name for view in example.views] == ["softmax", "fusedmax, λ = 0.2"]
+    assert [view.target for view in example.views] == [("c",), ("d", "e")]
+    assert [setting.mapping for setting in examples.start] == ["softmax", "fusedmax"]
+    assert example.views[1].mapping == Setting("fusedmax", (("gamma", 1.0), ("lam", 0.2)))
+
+
+def test_runs_of_one_mapping_are_told_apart_by_their_seed(run: Callable[..., Path]) -> None:
+    (example,) = run_examples([run("softmax", 3), run("softmax", 4)]).examples
+    assert [view.name for view in example.views] == ["softmax, seed 3", "softmax, seed 4"]
+
+
+def test_the_report_has_tables_curves_speeds_and_the_explorer(
+    run: Callable[..., Path], tmp_path: Path, tab: Callable[..., Page]
+) -> None:
+    rows = (
+        ("softmax", (Cell(61.5, None, False), None)),
+        ("fusedmax", (Cell(66.25, 0.5, True), Cell(2000.0, None, False))),
+    )
+    table = Table("BLEU & <more>", ("BLEU", "words"), rows)
+    path = write_report([run("softmax"), run("fusedmax")], tmp_path / "out" / "report.html", tables=[table])
+    page = tab(dark=True).open(path)
+    assert page.evaluate("document.querySelector('.report caption').textContent") == "BLEU & <more>"
+    cells = page.evaluate(
+        "[...document.querySelectorAll('.report tbody tr')].map((row) => row.innerText.split('\\t'))"
+    )
+    assert cells == [["softmax", "61.50", "—"], ["fusedmax", "66.25 ± 0.50", "2,000"]]
+    assert page.evaluate("document.querySelector('.report strong').textContent") == "66.25 ± 0.50"
+    assert page.evaluate("document.querySelectorAll('.charts polyline').length") == 2
+    speeds = page.evaluate(
+        "[...document.querySelectorAll('.charts svg:last-child text')].map((text) => text.textContent)"
+    )
+    assert speeds[1:] == ["softmax", "1.00", "fusedmax", "0.75"]
+    shown = [
+        page.evaluate(f"document.getElementById('{side}-0-0').dataset.weight") for side in ("left", "right")
+    ]
+    scores = np.array([EXAMPLE["scores"][0]])
+    expected = [Setting("softmax")(scores)[0, 0], Setting("fusedmax", (("lam", 0.2),))(scores)[0, 0]]
+    assert [float(weight) for weight in shown] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("config.json", None, "is not the folder of a finished run: it has no config.json"),
+        ("config.json", "{}", "config.json is not the configuration of a run: KeyError('mapping')"),
+        ("examples.json", "[", "examples.json is not JSON"),
+        ("examples.json", '[{"source": []}]', "examples.json: `examples[0].source` is empty"),
+    ],
+)
+def test_a_folder_that_is_no_run_is_refused(
+    run: Callable[..., Path], file: str, text: str | None, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = run("softmax")
+    (folder / file).unlink() if text is None else (folder / file).write_text(text)
+    with pytest.raises(FormatError, match=re.escape(message)):
+        run_examples([folder])
+    assert main(["explore", "--run", str(folder)]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_runs_heat_maps_are_drawn_with_its_own_mapping(run: Callable[..., Path], tmp_path: Path) -> None:
+    assert main(["plot", str(run("oscarmax")), "--out", str(tmp_path), "--format", "svg"]) == 0
+    assert (tmp_path / "attention-1.svg").exists()
