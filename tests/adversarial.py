@@ -22,35 +22,8 @@ import numpy as np
 from regmax.kernels import native
 
 Array = np.ndarray
-SIZES = (
-    1,
-    2,
-    3,
-    4,
-    5,
-    7,
-    8,
-    9,
-    15,
-    16,
-    17,
-    31,
-    32,
-    33,
-    63,
-    64,
-    65,
-    100,
-    127,
-    128,
-    129,
-    256,
-    257,
-    512,
-    1000,
-    2048,
-    4096,
-)
+# Around the widths of vectors, words of bits and blocks of rows, and long ones.
+SIZES = sorted({2**k + shift for k in range(1, 9) for shift in (-1, 0, 1)} | {100, 512, 1000, 2048, 4096})
 KERNELS = ("sparsemax", "fusedmax", "oscarmax", "sqpnormmax")
 NAMES = {"sparsemax": (), "fusedmax": ("lam",), "oscarmax": ("lam",), "sqpnormmax": ("p",)}
 THETAS = {"sparsemax": (0.0,), "sqpnormmax": (1.01, 1.1, 1.5, 1.5, 1.9, 2.0)}
@@ -72,6 +45,11 @@ class Batch:
     def parameters(self) -> dict[str, float]:
         """The strength by its name."""
         return dict.fromkeys(NAMES[self.kernel], self.theta)
+
+    @property
+    def strong(self) -> float:
+        """How strongly convex Omega is: rounding errors of the scores grow by its inverse."""
+        return self.theta - 1 if self.kernel == "sqpnormmax" else 1.0
 
 
 def ramp(rng: np.random.Generator, n: int, d: int, lam: float) -> Array:
@@ -183,9 +161,8 @@ def backward_faults(batch: Batch, y: Array, v: Array, product: Array) -> list[st
         return ["a Jacobian product is not zero where the weight is"]
     _, weights, direction, ours = delete(batch, y, v, product)
     expected = expected_product(batch, weights, direction)
-    strong = batch.theta - 1 if batch.kernel == "sqpnormmax" else 1.0
     error = np.abs(ours - expected)
-    return [f"a Jacobian product is off by {error.max():.1e}"] if np.any(error > 2e-5 / strong) else []
+    return [f"a Jacobian product is off by {error.max():.1e}"] if np.any(error > 2e-5 / batch.strong) else []
 
 
 class Bits:
@@ -222,6 +199,9 @@ def judge(batch: Batch, rng: np.random.Generator) -> list[str]:
     faults = forward_faults(batch, y)
     if faults:
         return faults
+    exact = native.argmax(batch.kernel, batch.x.astype(np.float64), batch.keep, batch.theta)
+    if (error := np.abs(y - exact).max()) > 2e-6 / batch.strong:
+        faults.append(f"float32 differs from float64 by {error:.1e}")
     bits = Bits(batch)
     if not np.array_equal(bits.y, y):
         faults.append("weights depend on whether bits are asked for")
@@ -256,9 +236,8 @@ def run(rows: int, seed: int, seconds: float) -> Counter[str]:
             print(f"{done:>9,} rows, {elapsed:5.0f} s, {sum(faults.values())} faults", flush=True)
             next_line += 10
     counts = ", ".join(f"{kernel} {n:,}" for kernel, n in sorted(seen.items()))
-    print(
-        f"{done:,} rows ({counts}) in {time.monotonic() - start:.0f} s: {sum(faults.values())} faults in {batches} batches"
-    )
+    took = time.monotonic() - start
+    print(f"{done:,} rows ({counts}), {batches} batches, {took:.0f} s: {sum(faults.values())} faults")
     return faults
 
 
