@@ -108,6 +108,15 @@ function drawList() {
   if ($("list").dataset.key === key) return;
   $("list").dataset.key = key;
   $("list").replaceChildren(...found.slice(0, LISTED).map(listItem));
+  scrollToCurrent($("list"));
+}
+
+// Within the list alone: scrollIntoView would move the page, too.
+function scrollToCurrent(list) {
+  const current = list.querySelector("[aria-current]")?.parentElement;
+  if (!current) return;
+  const [top, bottom] = [current.offsetTop - list.offsetTop, current.offsetTop - list.offsetTop + current.offsetHeight];
+  list.scrollTop = clamp(list.scrollTop, [bottom - list.clientHeight, top]);
 }
 
 function listItem(example) {
