@@ -10,7 +10,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from regmax.bench.cases import SCORES
 from regmax.bench.contestants import BOTH, FLOOR, FORWARD, MAPPINGS, REFERENCE, RUNS
-from regmax.bench.growth import Growth, fits
+from regmax.bench.growth import WORST, Growth, fits
 from regmax.bench.measure import Result
 from regmax.bench.report import Report
 from regmax.plots.colours import LINES
@@ -19,15 +19,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FLOOR, _SOFTMAX, _PEER = "#e6e6e6", "#000000", "#8c8c8c"
+_GRID = "#dddddd"
 _NAMES = {FORWARD: "ratios-forward.png", BOTH: "ratios.png"}
 _PANELS = 3  # in a row
+# Wong's colours again, with a marker each.
+_ROWS = {
+    "normal": ("#0072b2", "o"),
+    "flat": ("#e69f00", "s"),
+    "ties": ("#009e73", "^"),
+    "ramp": ("#d55e00", "v"),
+    "sawtooth": ("#cc79a7", "D"),
+    "harmonic": ("#56b4e9", "P"),
+}
 
 
 def draw(report: Report, folder: Path) -> Iterator[Path]:
     """Write the pictures that the report has figures for, and yield their paths."""
     for run in RUNS:
         results = [r for r in report.results if r.run == run and r.threads == 1 and r.case.is_million]
-        if len({result.d for result in results}) > 1:
+        if _kinds(results):
             yield _save(ratios(results, run), folder / _NAMES[run])
     if fits(report.growth):
         yield _save(growth(report.growth), folder / "growth.png")
@@ -41,14 +51,15 @@ def _save(figure: Figure, path: Path) -> Path:
 
 def ratios(results: Sequence[Result], run: str) -> Figure:
     """Time over softmax's against d, a panel for each kind of scores."""
-    kinds = [kind for kind in SCORES if len({r.d for r in results if r.scores == kind}) > 1]
-    columns = min(_PANELS, len(kinds))
+    kinds = _kinds(results)
+    columns = 2 if len(kinds) in (2, 4) else min(_PANELS, len(kinds))
     rows = math.ceil(len(kinds) / columns)
-    figure = Figure(figsize=(4.2 * columns, 3.3 * rows + 0.9), layout="constrained")
+    figure = Figure(figsize=(1.2 + 4.2 * columns, 0.9 + 3.3 * rows), layout="constrained")
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel().tolist()
     for axes, kind in zip(grid, kinds, strict=False):
         _ratio_panel(axes, [result for result in results if result.scores == kind])
         axes.set_title(SCORES[kind], fontsize=11)
+        _ticks(axes, sorted({result.d for result in results}))
     for axes in grid[len(kinds) :]:
         axes.remove()
     shown = [result.ratio for result in results if result.contestant in (*MAPPINGS, FLOOR)]
@@ -60,8 +71,12 @@ def ratios(results: Sequence[Result], run: str) -> Figure:
     return figure
 
 
+def _kinds(results: Sequence[Result]) -> list[str]:
+    """The kinds of scores that were measured at two lengths at least: a line needs two points."""
+    return [kind for kind in SCORES if len({result.d for result in results if result.scores == kind}) > 1]
+
+
 def _ratio_panel(axes: "Axes", results: Sequence[Result]) -> None:
-    lengths = sorted({result.d for result in results})
     axes.set(xscale="log", yscale="log")
     for name in dict.fromkeys(result.contestant for result in results):
         series = sorted((r for r in results if r.contestant == name), key=lambda result: result.d)
@@ -75,7 +90,6 @@ def _ratio_panel(axes: "Axes", results: Sequence[Result]) -> None:
             )
             axes.plot(d, [r.ratio for r in series], color=colour, ls=dashes, marker="o", ms=4, label=name)
     axes.axhline(1.0, color=_SOFTMAX, lw=1.2, label=REFERENCE)
-    _ticks(axes, lengths)
 
 
 def _ticks(axes: "Axes", lengths: Sequence[int]) -> None:
@@ -86,7 +100,7 @@ def _ticks(axes: "Axes", lengths: Sequence[int]) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda d, _: f"{d:g}"))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.grid(axis="y", color="#dddddd", lw=0.6)
+    axes.grid(axis="y", color=_GRID, lw=0.6)
 
 
 def growth(points: Sequence[Growth]) -> Figure:
@@ -105,22 +119,24 @@ def growth(points: Sequence[Growth]) -> Figure:
 
 def _growth_panel(axes: "Axes", name: str, points: Sequence[Growth]) -> None:
     axes.set(xscale="log", yscale="log")
-    powers = {fit.rows: fit.power for fit in fits(points) if fit.mapping == name}
-    for number, kind in enumerate(dict.fromkeys(point.rows for point in points)):
-        for mapping, style in (
-            (REFERENCE, {"color": _PEER, "lw": 0.8}),
-            (name, {"color": f"C{number}", "marker": "o"}),
-        ):
-            series = sorted((p.d, p.nanoseconds) for p in points if (p.mapping, p.rows) == (mapping, kind))
-            label = kind if mapping == name else ("softmax" if number == 0 else None)
-            axes.plot(*zip(*series, strict=True), ms=3, label=label, **style)
     lengths = sorted({point.d for point in points})
-    start = max(p.nanoseconds for p in points if p.mapping == name and p.d == lengths[0])
+    for kind in dict.fromkeys(point.rows for point in points):
+        softmax = _series(points, REFERENCE, kind)
+        axes.plot(*softmax, color=_PEER, lw=0.8, label=REFERENCE if kind == points[0].rows else None)
+    for kind, (colour, marker) in _ROWS.items():
+        if any(point.rows == kind for point in points):
+            axes.plot(*_series(points, name, kind), color=colour, marker=marker, ms=4, label=kind)
+    start = max(point.nanoseconds for point in points if (point.mapping, point.d) == (name, lengths[0]))
     guide = [start * math.log(d) / math.log(lengths[0]) for d in lengths]
-    axes.plot(lengths, guide, color=_SOFTMAX, ls=(0, (1, 1.5)), lw=1.4, label="d log d per row")
-    worst = max(powers, key=lambda kind: powers[kind])
-    axes.set_title(f"{name}: at most d^{1 + powers[worst]:.2f} log d ({worst})", fontsize=10)
+    axes.plot(lengths, guide, color=_SOFTMAX, ls=(0, (1, 1.5)), lw=1.4, label=r"$d\,\log\,d$ per row")
+    (worst,) = (fit for fit in fits(points) if (fit.mapping, fit.rows) == (name, WORST))
+    axes.set_title(rf"{name}: worst rows like $d^{{\,{1 + worst.power:.2f}}}\log\,d$", fontsize=11)
     axes.xaxis.set_major_locator(FixedLocator([4**k for k in range(3, 9)]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda d, _: f"{d:g}"))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.grid(color="#dddddd", lw=0.6)
+    axes.grid(color=_GRID, lw=0.6)
+
+
+def _series(points: Sequence[Growth], name: str, kind: str) -> tuple[list[int], list[float]]:
+    chosen = sorted((p.d, p.nanoseconds) for p in points if (p.mapping, p.rows) == (name, kind))
+    return [d for d, _ in chosen], [nanoseconds for _, nanoseconds in chosen]

@@ -81,9 +81,9 @@ def _table(group: Sequence[Result]) -> Iterator[str]:
     # "torchsparseattn's sparsemax" takes two lines.
     heads = [name.split(" ") if " " in name else ["", name] for name in names]
     for line in range(2):
-        yield (
-            f"{'rows x d' if line else '':>14}" + "".join(f"{head[line]:>{_width(head)}}" for head in heads)
-        ).rstrip()
+        words = "".join(f"{head[line]:>{_width(head)}}" for head in heads)
+        if words.strip():
+            yield f"{'rows x d' if line else '':>14}{words}"
     for n, d in shapes:
         cells = (
             _cell(found.get((n, d, name)), _width(head)) for name, head in zip(names, heads, strict=True)
@@ -130,10 +130,7 @@ def _growth(found: Iterable[Fit]) -> Iterator[str]:
     if not powers:
         return
     names, kinds = list(dict.fromkeys(m for _, m in powers)), list(dict.fromkeys(r for r, _ in powers))
-    yield from (
-        "",
-        "Growth: the power of d by which time per row exceeds d log d; ✗ where it is positive beyond noise",
-    )
+    yield from ("", "Growth: the power of d by which time per row exceeds d log d")
     yield f"{'rows':>14}" + "".join(f"{name:>{_CELL}}" for name in names)
     for kind in kinds:
         fitted = [powers.get((kind, name)) for name in names]
