@@ -24,6 +24,7 @@ except ImportError:  # not on Windows
 SHORTEST = 200_000  # ns: a timing of less would measure the clock
 FEWEST, MOST = 5, 300  # turns
 _ATTEMPTS = 3  # at a turn, before one during which the core was taken away counts
+_PATIENCE = 3  # a machine so busy that a race takes this much longer than planned gets no further rounds
 _ALLOCATION = 31 * 2**20  # bytes: just below the size from which glibc always maps fresh pages
 
 Key = TypeVar("Key", bound=Hashable)
@@ -92,7 +93,7 @@ def race(
 ) -> dict[tuple[int, Key], Times]:
     """Time the calls in turns, each for about `seconds`, on each number of threads.
 
-    The first call takes part in every round; calls that are too slow for that sit some rounds out.
+    The first call takes part in every round, everyone in the first; calls that are too slow for more sit rounds out.
     """
     first = next(iter(calls))
     with _quiet():
@@ -102,7 +103,10 @@ def race(
         taken = {lane: np.full(rounds, np.nan) for lane in costs}
         disturbed = dict.fromkeys(costs, 0)
         shuffle = random.Random(0).sample
+        end = time.monotonic() + _PATIENCE * seconds * len(costs)
         for number in range(rounds):
+            if time.monotonic() > end:
+                break
             for count in threads:
                 torch.set_num_threads(count)
                 # In a new order each round, so that nobody always runs in the wake of the same other.

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -75,9 +76,10 @@ def _draw(report: "Report", folder: Path) -> None:
 
 def _progress(items: Sequence[Item], label: Callable[[Item], str]) -> Iterable[Item]:
     """The items, each announced: in one line of a terminal that rewrites itself, in a line each elsewhere."""
-    terminal = sys.stderr.isatty()
-    for number, item in enumerate(items, start=1):
-        text = f"[{number}/{len(items)}] {label(item)}"
+    terminal, start = sys.stderr.isatty(), time.monotonic()
+    for done, item in enumerate(items):
+        left = (len(items) - done) * (time.monotonic() - start) / done if done else 0.0
+        text = f"[{done + 1}/{len(items)}] {label(item)}" + (f", about {left:.0f} s left" if left else "")
         print(
             f"\r\033[K{text}" if terminal else text, end="" if terminal else "\n", file=sys.stderr, flush=True
         )
