@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -22,18 +23,24 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         "tensorboard": False,
     }
     monkeypatch.setattr(demo, "_FIELDS", fields)
-    monkeypatch.setattr(demo, "MAPPINGS", ("softmax", "fusedmax"))
+    monkeypatch.setattr(demo, "_STEPS", 3)
 
 
 @pytest.mark.usefixtures("small")
-def test_the_demo_trains_prints_the_tables_and_keeps_finished_runs(tmp_path: Path) -> None:
+def test_the_demo_trains_prints_the_tables_and_keeps_finished_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "MAPPINGS", ("softmax", "fusedmax"))
     said: list[str] = []
     folders = demo.run(tmp_path, said.append)
     assert folders == [tmp_path / "translation-softmax", tmp_path / "translation-fusedmax"]
     assert all((folder / runs.RESULT).exists() for folder in folders)
     text = "\n".join(said)
     assert "BLEU" in text
-    assert "words per second / softmax" in text
+    assert text.endswith(f"The runs are in {tmp_path}.")
+    measured = json.loads((tmp_path / demo.SPEED).read_text())
+    assert measured["softmax"] == 1
+    assert measured["fusedmax"] > 0.1
     assert all(str(folder) in text for folder in folders)
     times = [(folder / runs.RESULT).stat().st_mtime_ns for folder in folders]
     demo.run(tmp_path, said.append)
@@ -41,7 +48,8 @@ def test_the_demo_trains_prints_the_tables_and_keeps_finished_runs(tmp_path: Pat
 
 
 @pytest.mark.usefixtures("small")
-def test_the_demo_leaves_other_runs_alone(tmp_path: Path) -> None:
+def test_the_demo_leaves_other_runs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "MAPPINGS", ("softmax",))
     folder = tmp_path / "translation-softmax"
     runs.create(demo.make("translation", "small", {"mapping": "softmax", "seed": 9}), folder)
     with pytest.raises(ExperimentError, match="holds another run"):
@@ -49,7 +57,8 @@ def test_the_demo_leaves_other_runs_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_the_demo_says_why_a_run_failed(tmp_path: Path) -> None:
+def test_the_demo_says_why_a_run_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "MAPPINGS", ("softmax",))
     folder = tmp_path / "translation-softmax"
     runs.create(demo.configuration("softmax"), folder)
     (folder / runs.LAST).write_text("not a checkpoint")

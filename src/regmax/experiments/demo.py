@@ -1,16 +1,20 @@
 """All five mappings on the generated translation task: two runs at a time, then the table."""
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from regmax.experiments.config import Config, dumps, make
 from regmax.experiments.errors import ExperimentError
+from regmax.experiments.speed import ratios
 from regmax.experiments.tables import FORMATS, find_runs, tables
 from regmax.experiments.training import runs
+from regmax.experiments.training.checkpoints import write_atomically
 from regmax.names import MAPPINGS
 
 _FIELDS = {
@@ -25,6 +29,12 @@ _FIELDS = {
     "frequent": 0,
     "decode_dev": False,
 }
+# After a minute of training scores are already far apart: at gamma = 1 every mapping would look at one word. A
+# larger gamma, and lam with it, leaves room for phrases.
+_SPARSE = {"gamma": 3.0, "anneal_from": 6.0}
+_LAM = {"fusedmax": 0.3, "oscarmax": 0.1}
+_STEPS = 30  # for the speed
+SPEED = "speed.json"
 _TRAIN = (
     "import sys; from pathlib import Path; from regmax.experiments import demo; demo.train(Path(sys.argv[1]))"
 )
@@ -32,7 +42,12 @@ _TRAIN = (
 
 def configuration(mapping: str) -> Config:
     """The demo's run of one mapping."""
-    return make("translation", "small", {**_FIELDS, "mapping": mapping})
+    fields: dict[str, Any] = {**_FIELDS, "mapping": mapping}
+    if mapping != "softmax":
+        fields |= _SPARSE
+    if mapping in _LAM:
+        fields["lam"] = _LAM[mapping]
+    return make("translation", "small", fields)
 
 
 def run(out: Path, say: Callable[[str], None] = print) -> list[Path]:
@@ -43,8 +58,13 @@ def run(out: Path, say: Callable[[str], None] = print) -> list[Path]:
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         for folder, mapping in zip(folders, pool.map(_process, MAPPINGS, folders), strict=True):
             say(f"{mapping}: {folder}")
-    for table in tables(find_runs(folders)):
+    for table in tables(find_runs(folders), ["scores", "attention"]):
         say("\n" + FORMATS["terminal"](table))
+    say("Training speed, as a ratio to softmax, step by step in one process:")
+    measured = ratios({mapping: configuration(mapping) for mapping in MAPPINGS}, _STEPS)
+    say("  ".join(f"{mapping} {ratio:.2f}" for mapping, ratio in measured.items()))
+    write_atomically(out / SPEED, (json.dumps(measured, indent=1) + "\n").encode())
+    say(f"The runs are in {out}.")
     return folders
 
 
