@@ -6,13 +6,22 @@ import copy
 import json
 import math
 import re
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from regmax.plots import FormatError, Setting, demo_examples, explorer_page, parse_examples, read_examples
+from regmax.plots import (
+    FormatError,
+    Setting,
+    demo_examples,
+    explorer,
+    explorer_page,
+    parse_examples,
+    read_examples,
+)
 
 ONE: dict[str, Any] = {"source": ["a", "b"], "target": ["c"], "scores": [[1, 0.5]]}
 
@@ -106,6 +115,17 @@ def test_the_numbers_in_the_page_are_those_of_the_file() -> None:
     page = explorer_page(parse_examples(changed(source=list("abcd"), target=list("xyz"), scores=scores)))
     data = json.loads(page.split('id="data">')[1].split("</script>")[0])
     assert data["examples"][0]["views"][0]["scores"] == scores
+
+
+def test_the_style_sheet_has_the_palettes_colours() -> None:
+    sets = re.findall(r":root.*?\{(.*?)\}", files(explorer).joinpath("base.css").read_text(), re.DOTALL)
+    for declared, colours in zip(
+        sets, (explorer.palette()["light"], explorer.palette()["dark"]), strict=True
+    ):
+        ramp = {"low": colours["ramp"][0], "mid": colours["ramp"][2], "high": colours["ramp"][-1]}
+        expected = {name: colours[name] for name in ("paper", "ink", "zero")} | ramp
+        found = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]+);", declared))
+        assert {name: found[name] for name in expected} == expected
 
 
 def test_a_token_cannot_end_the_script_it_stands_in() -> None:

@@ -165,6 +165,25 @@ def test_keys_step_through_the_words_and_are_announced(tab: Tab, page_file: Path
     assert page.evaluate("document.activeElement.id") == "search"
 
 
+def test_the_skip_link_moves_the_focus_and_keeps_the_state(tab: Tab, page_file: Path) -> None:
+    page = tab().open(page_file, "#left=oscarmax,lam=0.3")
+    page.evaluate("document.getElementById('skip').click()")
+    page.settle()
+    assert page.evaluate("document.activeElement.id") == "stage"
+    assert shown_setting(page).mapping == "oscarmax"
+
+
+def test_one_mapping_alone_and_the_other_colours(tab: Tab, page_file: Path) -> None:
+    page = tab().open(page_file)
+    light = page.evaluate("document.querySelector('#left .run').getAttribute('fill')")
+    page.evaluate("document.getElementById('compare').click(); document.getElementById('theme').click()")
+    page.settle()
+    assert page.evaluate("document.getElementById('right').hidden")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert page.evaluate("document.querySelector('#left .run').getAttribute('fill')") != light
+    assert page.evaluate("document.querySelectorAll('#numbers thead th').length") == 3
+
+
 def test_searching_folds_case_and_accents(tab: Tab, page_file: Path) -> None:
     page = tab().open(page_file)
     choose(page, "search", "ELAN", "input")

@@ -126,6 +126,28 @@ def test_a_folder_that_is_no_run_is_refused(
     assert message in capsys.readouterr().err
 
 
+def test_the_command_writes_the_report(
+    run: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, out = run("fusedmax"), tmp_path / "report.html"
+    arguments = ["explore", "--run", str(folder), "--report", "--out", str(out)]
+    assert main(arguments) == 1
+    assert "holds no finished run: result.json is missing" in capsys.readouterr().err
+    speed = {"seconds per epoch": 1.0, "words per second": 150.0}
+    result = {
+        "task": "translation",
+        "data": ["generated"],
+        "scores": {"BLEU": 12.5},
+        "attention": {},
+        "speed": speed,
+    }
+    (folder / "result.json").write_text(json.dumps({**result, "mapping": "fusedmax", "seed": 0}))
+    assert main(arguments) == 0
+    assert "<td>12.50</td>" in out.read_text(encoding="utf-8")
+    assert main(["explore", "--report"]) == 1
+    assert "--report needs runs to report on" in capsys.readouterr().err
+
+
 def test_a_runs_heat_maps_are_drawn_with_its_own_mapping(run: Callable[..., Path], tmp_path: Path) -> None:
     assert main(["plot", str(run("oscarmax")), "--out", str(tmp_path), "--format", "svg"]) == 0
     assert (tmp_path / "attention-1.svg").exists()

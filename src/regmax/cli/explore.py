@@ -14,6 +14,7 @@ from regmax.plots import (
     read_examples,
     run_examples,
     write_explorer,
+    write_report,
 )
 
 _EPILOG = """\
@@ -30,6 +31,9 @@ def run(arguments: Sequence[str]) -> int:
     """Write the page, and print its path."""
     options = _parser().parse_args(arguments)
     try:
+        if options.report:
+            print(_report(options))
+            return 0
         examples = _examples(options)
         start = [Setting.parse(text) for text in options.mapping or ()][:2]
     except (ValueError, ImportError) as error:
@@ -52,6 +56,20 @@ def _examples(options: argparse.Namespace) -> Examples:
     return demo_examples() if options.json is None else read_examples(options.json)
 
 
+def _report(options: argparse.Namespace) -> Path:
+    if not options.run:
+        raise CommandError("--report needs runs to report on: `--run FOLDER`.")
+    try:
+        from regmax.experiments.errors import ExperimentError
+        from regmax.experiments.tables import tables
+    except ModuleNotFoundError as error:
+        raise CommandError(f"{error.name} is missing: `pip install 'regmax[experiments]'`.") from None
+    try:
+        return write_report(options.run, options.out, tables=tables(options.run))
+    except ExperimentError as error:
+        raise CommandError(str(error)) from None
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="regmax explore",
@@ -66,6 +84,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     folders = "the folder of a finished run; may be repeated, for models side by side"
     source.add_argument("--run", type=Path, action="append", metavar="FOLDER", help=folders)
+    report = "put the runs' tables, learning curves and speeds above the explorer"
+    parser.add_argument("--report", action="store_true", help=report)
     parser.add_argument(
         "--text", action="append", metavar="TEXT", help="a sentence for --model; may be repeated"
     )

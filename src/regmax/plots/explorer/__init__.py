@@ -1,6 +1,6 @@
 """One self-contained HTML file in which the weights of sentences can be explored.
 
-The page is put together from the files of this folder: a template, a style sheet, and scripts that are joined into one
+The page is put together from the files of this folder: a template, style sheets, and scripts that are joined into one
 in the order of `SCRIPTS`. Nothing is loaded from elsewhere, and the page's own policy forbids it.
 """
 
@@ -18,6 +18,7 @@ import numpy as np
 from regmax.plots.examples import Example, Examples, View
 from regmax.plots.settings import Setting
 
+STYLES = ("base.css", "weights.css", "page.css")
 SCRIPTS = (
     "mappings.js",
     "structure.js",
@@ -50,8 +51,8 @@ def write_explorer(examples: Examples, path: Path | str) -> Path:
 
 def explorer_page(examples: Examples, *, before: str = "") -> str:
     """The page as a string; `before` is trusted HTML that stands above the explorer, such as a report's tables."""
-    style = _asset("style.css")
-    script = "(() => {\n" + "\n".join(_asset(name) for name in SCRIPTS) + "})();\n"
+    style = "\n".join(map(_asset, STYLES))
+    script = "(() => {\n" + "\n".join(map(_asset, SCRIPTS)) + "})();\n"
     # Only these very texts may run: an injected script or style would not have their hashes.
     policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data: blob:"
     return Template(_asset("template.html")).substitute(

@@ -14,17 +14,22 @@ function summary(content, row) {
   return { count, parts, entropy: `entropy ${entropy(y).toFixed(2)}` };
 }
 
-// Words of a group: neighbours joined by a space, pieces of one word by nothing, and what lies apart by a gap.
+// Words of a group: neighbours joined by a space, pieces of one word by nothing, and what lies apart by a
+// gap.
 function phrase(content, places) {
-  const words = places.map((place, k) => (k > 0 && place !== places[k - 1] + 1 ? "… " : "") + content.source[place]);
+  const words = places.map(
+    (place, k) => (k > 0 && place !== places[k - 1] + 1 ? "… " : "") + content.source[place],
+  );
   return words.join(" ").replaceAll(" \u203f", "");
 }
 
 function summaryNode(name, content, row) {
   const { count, parts, entropy } = summary(content, row);
-  const shown = parts.slice(0, 6).map(({ words, sum }) =>
-    node("li", {}, node("bdi", { className: "words", textContent: words }), ` ${sum}`),
-  );
+  const shown = parts
+    .slice(0, 6)
+    .map(({ words, sum }) =>
+      node("li", {}, node("bdi", { className: "words", textContent: words }), ` ${sum}`),
+    );
   if (parts.length > 6) shown.push(node("li", { textContent: `and ${parts.length - 6} more` }));
   return node(
     "div",
@@ -39,14 +44,21 @@ function numbersTable(panels, row, column) {
   const shared = panels.every(({ content }) => content.scores === panels[0].content.scores);
   const scored = (k) => k === 0 || !shared;
   const heads = panels.flatMap(({ name }, k) => (scored(k) ? ["score", name] : [name]));
-  const head = node("tr", {}, ...["source", ...heads].map((text) => node("th", { textContent: text, scope: "col" })));
+  const head = node(
+    "tr",
+    {},
+    ...["source", ...heads].map((text) => node("th", { textContent: text, scope: "col" })),
+  );
   const lines = panels[0].content.source.map((token, j) => {
     const line = node("tr", { className: j === column ? "marked" : "" });
     line.append(node("th", { scope: "row" }, node("bdi", { textContent: token })));
     panels.forEach(({ content }, k) => {
       const clamped = Math.min(row, content.target.length - 1);
       const [score, weight] = [content.scores[clamped][j], content.weights[clamped][j]];
-      if (scored(k)) line.append(node("td", { className: "score", textContent: score === null ? "masked" : score.toFixed(2) }));
+      if (scored(k))
+        line.append(
+          node("td", { className: "score", textContent: score === null ? "masked" : score.toFixed(2) }),
+        );
       line.append(node("td", {}, score === null ? "" : weightBar(weight)));
     });
     return line;
@@ -57,7 +69,10 @@ function numbersTable(panels, row, column) {
 function weightBar(weight) {
   const bar = node("span");
   bar.style.width = `${(100 * weight).toFixed(2)}%`;
-  const number = node("span", { textContent: formatWeight(weight, 4), className: weight === 0 ? "none" : "" });
+  const number = node("span", {
+    textContent: formatWeight(weight, 4),
+    className: weight === 0 ? "none" : "",
+  });
   return node("span", { className: "weight" }, number, node("span", { className: "length" }, bar));
 }
 
@@ -67,9 +82,20 @@ function showTip(tip, event, content, name, row, column) {
   const { count, parts } = summary(content, row);
   const own = content.scores[row][column] === null ? "masked" : formatWeight(weight, 4);
   tip.replaceChildren(
-    node("p", {}, node("bdi", { textContent: content.target[row] }), " ← ", node("bdi", { textContent: content.source[column] }), ` ${own}`),
+    node(
+      "p",
+      {},
+      node("bdi", { textContent: content.target[row] }),
+      " ← ",
+      node("bdi", { textContent: content.source[column] }),
+      ` ${own}`,
+    ),
     node("p", { textContent: `${name}: ${count}` }),
-    ...parts.slice(0, 3).map(({ words, sum }) => node("p", { className: "part" }, node("bdi", { textContent: words }), ` ${sum}`)),
+    ...parts
+      .slice(0, 3)
+      .map(({ words, sum }) =>
+        node("p", { className: "part" }, node("bdi", { textContent: words }), ` ${sum}`),
+      ),
   );
   tip.hidden = false;
   const [x, y] = [event.clientX + 14, event.clientY + 16];

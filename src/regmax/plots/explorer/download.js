@@ -5,7 +5,9 @@ const PRINT_SCALE = 3; // pixels of a PNG per pixel of the page
 function drawing(content, scale, width, palette) {
   const svg = heatmap(content, { width, palette, scale, prefix: "file" });
   svg.querySelectorAll(".cell, .frame").forEach((cell) => cell.remove());
-  svg.querySelectorAll("*").forEach((part) => ["id", "role", "aria-hidden"].forEach((name) => part.removeAttribute(name)));
+  svg
+    .querySelectorAll("*")
+    .forEach((part) => ["id", "role", "aria-hidden"].forEach((name) => part.removeAttribute(name)));
   svg.prepend(element("rect", { width: "100%", height: "100%", fill: palette.paper }));
   return svg;
 }

@@ -1,5 +1,5 @@
-// A heat map of one panel in the convention of print: exact zeros are grey, neighbours of exactly equal weight are one
-// rectangle without a border inside, and members of an oscarmax cluster carry the same bullet.
+// A heat map of one panel in the convention of print: exact zeros are grey, neighbours of exactly equal
+// weight are one rectangle without a border inside, and members of an oscarmax cluster carry the same bullet.
 
 const SVG = "http://www.w3.org/2000/svg";
 const FONT = { size: 13, family: "system-ui, 'Segoe UI', 'Noto Sans', 'DejaVu Sans', sans-serif" };
@@ -25,19 +25,22 @@ function rampColour(ramp, share) {
   const channel = (colour, k) => parseInt(colour.slice(1 + 2 * k, 3 + 2 * k), 16);
   const mixed = [0, 1, 2].map((k) => {
     const [a, b] = [channel(ramp[below], k), channel(ramp[below + 1], k)];
-    return Math.round(a + (place - below) * (b - a)).toString(16).padStart(2, "0");
+    return Math.round(a + (place - below) * (b - a))
+      .toString(16)
+      .padStart(2, "0");
   });
   return "#" + mixed.join("");
 }
 
-// Where everything goes: cells fill the width they are given, between readable and not absurdly wide. Labels stand
-// upright where they fit above their cells, and lean to the right where not: the last one then reaches out by `reach` from
-// the middle of its cell.
+// Where everything goes: cells fill the width they are given, between readable and not absurdly wide. Labels
+// stand upright where they fit above their cells, and lean to the right where not: the last one then reaches
+// out by `reach` from the middle of its cell.
 function layout(panel, width) {
   const d = panel.source.length;
   const sources = panel.source.map((token) => textWidth(shortened(token)));
   // A chosen row's label is bold: a tenth wider.
-  const left = Math.ceil(1.1 * Math.max(24, ...panel.target.map((token) => textWidth(shortened(token))))) + 12;
+  const left =
+    Math.ceil(1.1 * Math.max(24, ...panel.target.map((token) => textWidth(shortened(token))))) + 12;
   const room = width - left - 6;
   const widest = Math.max(...sources);
   const upright = widest + 6 <= Math.min(room / d, 64);
@@ -91,7 +94,12 @@ function columnLabels(panel, at) {
 }
 
 function rowLabel(panel, at, i, prefix) {
-  const place = { x: at.left - 8, y: at.row(i) + at.tall / 2, "dominant-baseline": "central", "text-anchor": "end" };
+  const place = {
+    x: at.left - 8,
+    y: at.row(i) + at.tall / 2,
+    "dominant-baseline": "central",
+    "text-anchor": "end",
+  };
   const label = element("text", { ...place, role: "rowheader", id: `${prefix}-row${i}` });
   label.append(isolated(shortened(panel.target[i])));
   return label;
@@ -100,36 +108,67 @@ function rowLabel(panel, at, i, prefix) {
 // One rectangle per run: nothing can be drawn between equal neighbours.
 function rowRuns(panel, at, i, palette, scale) {
   const [gap, y] = [1, panel.weights[i]];
-  return runs(y, panel.scores[i]).filter((run) => !run.deleted).map(({ start, stop, weight }) => {
-    const x = Math.min(at.column(start), at.column(stop - 1));
-    const box = { x: x + gap / 2, y: at.row(i) + 1.5, width: at.cell * (stop - start) - gap, height: at.tall - 3 };
-    const fill = weight === 0 ? palette.zero : rampColour(palette.ramp, weight / scale);
-    return element("rect", { class: "run", rx: 2, fill, ...box, "data-start": start, "data-stop": stop });
-  });
+  return runs(y, panel.scores[i])
+    .filter((run) => !run.deleted)
+    .map(({ start, stop, weight }) => {
+      const x = Math.min(at.column(start), at.column(stop - 1));
+      const box = {
+        x: x + gap / 2,
+        y: at.row(i) + 1.5,
+        width: at.cell * (stop - start) - gap,
+        height: at.tall - 3,
+      };
+      const fill = weight === 0 ? palette.zero : rampColour(palette.ramp, weight / scale);
+      return element("rect", { class: "run", rx: 2, fill, ...box, "data-start": start, "data-stop": stop });
+    });
 }
 
-// Distinct bullets in distinct clusters: disc, ring, diamond, hollow diamond, square, hollow square, then again.
+// Distinct bullets in distinct clusters: disc, ring, diamond, hollow diamond, square, hollow square, then
+// again.
 function rowBullets(y, at, i, palette, scale) {
   return clusters(y).flatMap((cluster, j) => {
     if (cluster === null) return [];
     const colour = y[j] / scale > palette.turn ? palette.onHigh : palette.onLow;
-    return [bullet(cluster, at.column(j) + at.cell / 2, at.row(i) + at.tall / 2, Math.min(4, at.cell / 5), colour)];
+    return [
+      bullet(cluster, at.column(j) + at.cell / 2, at.row(i) + at.tall / 2, Math.min(4, at.cell / 5), colour),
+    ];
   });
 }
 
 function bullet(cluster, x, y, r, colour) {
   const hollow = cluster % 2 === 1;
-  const paint = { fill: hollow ? "none" : colour, stroke: colour, "stroke-width": 1.4, class: "bullet", "data-cluster": cluster };
+  const paint = {
+    fill: hollow ? "none" : colour,
+    stroke: colour,
+    "stroke-width": 1.4,
+    class: "bullet",
+    "data-cluster": cluster,
+  };
   const shape = Math.floor(cluster / 2) % 3;
   if (shape === 0) return element("circle", { cx: x, cy: y, r, ...paint });
   const turn = shape === 1 ? { transform: `rotate(45 ${x} ${y})` } : {};
-  return element("rect", { x: x - 0.9 * r, y: y - 0.9 * r, width: 1.8 * r, height: 1.8 * r, ...turn, ...paint });
+  return element("rect", {
+    x: x - 0.9 * r,
+    y: y - 0.9 * r,
+    width: 1.8 * r,
+    height: 1.8 * r,
+    ...turn,
+    ...paint,
+  });
 }
 
 // Drawn around the chosen row by the style sheet.
 function rowFrame(panel, at, i) {
   const width = at.cell * panel.source.length + 2;
-  return element("rect", { class: "frame", fill: "none", x: at.left - 1, y: at.row(i), width, height: at.tall, rx: 3 });
+  return element("rect", {
+    class: "frame",
+    fill: "none",
+    x: at.left - 1,
+    y: at.row(i),
+    width,
+    height: at.tall,
+    rx: 3,
+  });
 }
 
 // What the pointer meets and a screen reader names.

@@ -1,8 +1,8 @@
 // The mappings on one row of scores, in float64: what the library computes, so that a slider can move it.
 //
-// Each is argmax <x, y> - gamma Omega(y) over the simplex, and depends on x / gamma alone. Weights that are zero are
-// exactly 0, weights that are fused or clustered are exactly equal. A score of null is deleted: its weight is 0, and the
-// positions beside it become neighbours.
+// Each is argmax <x, y> - gamma Omega(y) over the simplex, and depends on x / gamma alone. Weights that are
+// zero are exactly 0, weights that are fused or clustered are exactly equal. A score of null is deleted: its
+// weight is 0, and the positions beside it become neighbours.
 "use strict";
 
 const MAPPINGS = {
@@ -21,7 +21,10 @@ function mapRow(scores, setting) {
   const { map, strength } = MAPPINGS[setting.mapping];
   const x = places.map((i) => scores[i] / setting.gamma);
   const top = maximum(x);
-  const kept = map(x.map((score) => score - top), setting[strength]);
+  const kept = map(
+    x.map((score) => score - top),
+    setting[strength],
+  );
   places.forEach((place, k) => (y[place] = kept[k]));
   return y;
 }
@@ -30,7 +33,8 @@ function mapRow(scores, setting) {
 const maximum = (x) => x.reduce((a, b) => (a > b ? a : b));
 const total = (x) => x.reduce((a, b) => a + b, 0);
 
-// From here on the largest score is 0: differences to it are small where they matter, whatever the scores' size.
+// From here on the largest score is 0: differences to it are small where they matter, whatever the scores'
+// size.
 
 function softmax(x) {
   const exponentials = x.map(Math.exp);
@@ -38,8 +42,9 @@ function softmax(x) {
   return exponentials.map((e) => e / sum);
 }
 
-// Every subset gives a lower bound (sum - 1) / size of the threshold, and what is at or below a lower bound is outside the
-// support: start from x > -1, drop what the bound of the rest excludes, and stop when nothing is dropped.
+// Every subset gives a lower bound (sum - 1) / size of the threshold, and what is at or below a lower bound
+// is outside the support: start from x > -1, drop what the bound of the rest excludes, and stop when nothing
+// is dropped.
 function simplexThreshold(x) {
   let kept = x.filter((score) => score > -1);
   for (;;) {
@@ -61,8 +66,9 @@ function normalised(y) {
   return y.map((weight) => weight / sum);
 }
 
-// Pool neighbours, then project. A score at or below cut = tau - 4 lam (tau: sparsemax's threshold) is in no level set
-// that has weight; it only pulls its neighbours by the full lam. So each run of scores above cut is pooled alone.
+// Pool neighbours, then project. A score at or below cut = tau - 4 lam (tau: sparsemax's threshold) is in no
+// level set that has weight; it only pulls its neighbours by the full lam. So each run of scores above cut is
+// pooled alone.
 function fusedmax(x, lam) {
   if (lam === 0) return projectSimplex(x);
   const cut = simplexThreshold(x) - 4 * lam;
@@ -83,8 +89,8 @@ function fusedmax(x, lam) {
   return normalised(y);
 }
 
-// argmin 1/2 |z - x|^2 + lam sum |z_{i+1} - z_i|. A group's value is the mean of its scores, pulled by lam towards each
-// neighbouring group; computed once per group, it is the same number at each of its positions.
+// argmin 1/2 |z - x|^2 + lam sum |z_{i+1} - z_i|. A group's value is the mean of its scores, pulled by lam
+// towards each neighbouring group; computed once per group, it is the same number at each of its positions.
 function proxTv(x, lam) {
   const rises = x.length * (maximum(x) - minimum(x)) <= lam ? x.map(() => 0) : groupSteps(x, lam);
   const z = [];
@@ -100,10 +106,11 @@ function proxTv(x, lam) {
 
 const minimum = (x) => x.reduce((a, b) => (a < b ? a : b));
 
-// For every position the sign of the step from the one before: 0 inside a group. Johnson's dynamic programme (2013):
-// f_i(t), the least cost of the first positions with z_i = t, has the increasing, piecewise linear derivative
-// f_i' = clip(f_{i-1}', -lam, lam) + t - x_i, kept as its knots, each with the change of slope and intercept there.
-// f_{i-1}' is clipped below lower and above upper, hence z_{i-1} = clip(z_i, lower, upper) on the way back.
+// For every position the sign of the step from the one before: 0 inside a group. Johnson's dynamic programme
+// (2013): f_i(t), the least cost of the first positions with z_i = t, has the increasing, piecewise linear
+// derivative f_i' = clip(f_{i-1}', -lam, lam) + t - x_i, kept as its knots, each with the change of slope and
+// intercept there. f_{i-1}' is clipped below lower and above upper, hence z_{i-1} = clip(z_i, lower, upper)
+// on the way back.
 function groupSteps(x, lam) {
   const clips = [];
   const knots = new Array(2 * x.length);
@@ -115,7 +122,8 @@ function groupSteps(x, lam) {
     return (level - left.intercept) / left.slope;
   };
   const fromRight = (level) => {
-    while (head < tail && right.slope * knots[tail - 1].t + right.intercept >= level) add(right, knots[--tail], -1);
+    while (head < tail && right.slope * knots[tail - 1].t + right.intercept >= level)
+      add(right, knots[--tail], -1);
     return (level - right.intercept) / right.slope;
   };
   for (let i = 1; i < x.length; ++i) {
@@ -146,15 +154,19 @@ function stepsBack(last, clips) {
   return rises;
 }
 
-// With x sorted decreasingly the OSCAR penalty is lam sum_k (d - k) y_(k): add lam k instead of subtracting lam (d - k), a
-// shift, and pool what does not decrease. The threshold is the largest (x_(1) + ... + x_(m) - 1) / m + lam (m + 1) / 2, and
-// only the m scores that attain it need pooling. If no two scores differ by more than lam d / 2, weights are uniform.
+// With x sorted decreasingly the OSCAR penalty is lam sum_k (d - k) y_(k): add lam k instead of subtracting
+// lam (d - k), a shift, and pool what does not decrease. The threshold is the largest (x_(1) + ... + x_(m) -
+// 1) / m + lam (m + 1) / 2, and only the m scores that attain it need pooling. If no two scores differ by
+// more than lam d / 2, weights are uniform.
 function oscarmax(x, lam) {
   if (lam === 0) return projectSimplex(x);
   const d = x.length;
   if (-minimum(x) <= (lam * d) / 2) return x.map(() => 1 / d);
   const order = x.map((_, i) => i).sort((i, j) => x[j] - x[i]);
-  const best = bestPrefix(order.map((i) => x[i]), lam);
+  const best = bestPrefix(
+    order.map((i) => x[i]),
+    lam,
+  );
   const middle = (best.length + 1) / 2;
   const z = poolDecreasing(order.slice(0, best.length).map((i, k) => x[i] + lam * (k + 1 - middle)));
   const tau = (best.sum - 1) / best.length;
@@ -188,10 +200,10 @@ function poolDecreasing(x) {
   return pools.flatMap(({ sum, count }) => new Array(count).fill(sum / count));
 }
 
-// y = |z|_q^(2-q) z^(q-1), z = (x - tau)_+, q = p / (p - 1). With Z = -tau, w = z / Z, A = sum w^(q-1), B = sum w^q and
-// C = sum w^(q-2): the sum of y is g(Z) = Z A B^((2-q)/q), and d log g / d log Z = (q-1) C / A + (2-q) A / B >= 1.
-// Newton in log Z finds g = 1; the root is in [d^(-2/q), 1]. A step that leaves the bracket or is not half the one before
-// gives way to bisection.
+// y = |z|_q^(2-q) z^(q-1), z = (x - tau)_+, q = p / (p - 1). With Z = -tau, w = z / Z, A = sum w^(q-1), B =
+// sum w^q and C = sum w^(q-2): the sum of y is g(Z) = Z A B^((2-q)/q), and d log g / d log Z = (q-1) C / A +
+// (2-q) A / B >= 1. Newton in log Z finds g = 1; the root is in [d^(-2/q), 1]. A step that leaves the bracket
+// or is not half the one before gives way to bisection.
 function sqpnormmax(x, p) {
   if (p === 2) return projectSimplex(x);
   const q = p / (p - 1);

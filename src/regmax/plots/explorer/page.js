@@ -10,7 +10,12 @@ let frame = 0;
 let written = 0;
 
 const panels = [0, 1].map(
-  (index) => new Panel(index, (change) => update(change, index), (kind) => download(index, kind)),
+  (index) =>
+    new Panel(
+      index,
+      (change) => update(change, index),
+      (kind) => download(index, kind),
+    ),
 );
 $("panels").append(...panels.map((panel) => panel.root));
 
@@ -21,7 +26,12 @@ function folded(text) {
 
 function prepared(example, index) {
   const words = [example.name, ...example.source, ...example.views.flatMap((view) => view.target)];
-  return { ...example, index, haystack: folded(words.join(" ")), rtl: example.rtl ?? isRightToLeft(example.source) };
+  return {
+    ...example,
+    index,
+    haystack: folded(words.join(" ")),
+    rtl: example.rtl ?? isRightToLeft(example.source),
+  };
 }
 
 // Apply a change to a panel's setting (index given) or to the page.
@@ -42,7 +52,14 @@ function contentOf(setting) {
   const view = example.views[Math.min(setting.view, example.views.length - 1)];
   const weights = view.scores.map((scores) => mapRow(scores, setting));
   const clustered = MAPPINGS[setting.mapping].clusters === true;
-  return { source: example.source, target: view.target, scores: view.scores, weights, rtl: example.rtl, clustered };
+  return {
+    source: example.source,
+    target: view.target,
+    scores: view.scores,
+    weights,
+    rtl: example.rtl,
+    clustered,
+  };
 }
 
 const shownPanels = () => (state.compare ? panels : panels.slice(0, 1));
@@ -57,10 +74,12 @@ function draw() {
   $("compare").checked = state.compare;
   panels[1].root.hidden = !state.compare;
   const contents = state.panels.map(contentOf);
-  const scale = Math.max(...contents.slice(0, state.compare ? 2 : 1).map((c) => maximum(c.weights.map(maximum)))) || 1;
+  const scale =
+    Math.max(...contents.slice(0, state.compare ? 2 : 1).map((c) => maximum(c.weights.map(maximum)))) || 1;
   $("scale").textContent = formatWeight(scale, 2);
   panels.forEach((panel, k) => {
-    if (k === 0 || state.compare) panel.draw(state.panels[k], example.views, contents[k], { palette: palette(), scale });
+    if (k === 0 || state.compare)
+      panel.draw(state.panels[k], example.views, contents[k], { palette: palette(), scale });
     panel.scale = scale;
   });
   state.row = clamp(state.row, [0, longest() - 1]);
@@ -78,7 +97,8 @@ function mark() {
   shownPanels().forEach((panel) => panel.mark(row, column));
   const target = named[0].content.target;
   $("row-title").replaceChildren(
-    `Target word ${row + 1} of ${longest()}: `, node("bdi", { textContent: target[Math.min(row, target.length - 1)] }),
+    `Target word ${row + 1} of ${longest()}: `,
+    node("bdi", { textContent: target[Math.min(row, target.length - 1)] }),
   );
   const clamped = ({ content }) => Math.min(row, content.target.length - 1);
   $("summaries").replaceChildren(...named.map((one) => summaryNode(one.name, one.content, clamped(one))));
@@ -94,8 +114,11 @@ function step(rows, columns) {
   update({});
   const { content } = panels[0];
   const row = Math.min(state.row, content.target.length - 1);
-  const parts = summary(content, row).parts.slice(0, 4).map(({ words, sum }) => `${words} ${sum}`);
-  $("announcement").textContent = `${content.target[row]}: ${summary(content, row).count}. ${parts.join("; ")}`;
+  const parts = summary(content, row)
+    .parts.slice(0, 4)
+    .map(({ words, sum }) => `${words} ${sum}`);
+  $("announcement").textContent =
+    `${content.target[row]}: ${summary(content, row).count}. ${parts.join("; ")}`;
 }
 
 function drawList() {
@@ -115,13 +138,20 @@ function drawList() {
 function scrollToCurrent(list) {
   const current = list.querySelector("[aria-current]")?.parentElement;
   if (!current) return;
-  const [top, bottom] = [current.offsetTop - list.offsetTop, current.offsetTop - list.offsetTop + current.offsetHeight];
+  const [top, bottom] = [
+    current.offsetTop - list.offsetTop,
+    current.offsetTop - list.offsetTop + current.offsetHeight,
+  ];
   list.scrollTop = clamp(list.scrollTop, [bottom - list.clientHeight, top]);
 }
 
 function listItem(example) {
   const open = () => update({ example: example.index, row: 0, column: null });
-  const button = node("button", { type: "button", onclick: open }, node("bdi", { textContent: example.name }));
+  const button = node(
+    "button",
+    { type: "button", onclick: open },
+    node("bdi", { textContent: example.name }),
+  );
   if (example.index === state.example) button.setAttribute("aria-current", "true");
   return node("li", {}, button);
 }
@@ -139,8 +169,14 @@ function setTheme(theme) {
 }
 
 function listen() {
-  const another = (by) => update({ example: clamp(state.example + by, [0, examples.length - 1]), row: 0, column: null });
-  $("theme").onclick = () => (setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"), update({}));
+  const another = (by) =>
+    update({ example: clamp(state.example + by, [0, examples.length - 1]), row: 0, column: null });
+  // Followed as a link, it would replace the state in the address.
+  $("skip").onclick = (event) => (event.preventDefault(), $("stage").focus());
+  $("theme").onclick = () => (
+    setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"),
+    update({})
+  );
   $("search").oninput = (event) => update({ search: event.target.value });
   $("compare").onchange = (event) => update({ compare: event.target.checked });
   $("previous").onclick = () => another(-1);
@@ -150,7 +186,8 @@ function listen() {
   addEventListener("hashchange", () => ((state = parseState(location.hash, data.start)), update({})));
   addEventListener("resize", () => update({}));
   addEventListener("keydown", (event) => {
-    if (event.target.closest("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey)
+      return;
     const action = { "/": () => $("search").focus(), n: () => another(1), p: () => another(-1) }[event.key];
     if (action) event.preventDefault();
     action?.();
@@ -169,7 +206,7 @@ function listenPanel(panel, index) {
   };
   panel.figure.onpointerleave = () => {
     $("tip").hidden = true;
-    if (hover !== null) (hover = null), mark();
+    if (hover !== null) ((hover = null), mark());
   };
   panel.figure.onclick = (event) => cell(event) && update(placeOf(cell(event)));
   panel.figure.onkeydown = (event) => {

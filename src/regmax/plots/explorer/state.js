@@ -7,7 +7,8 @@ function clamp(value, [low, high]) {
   return Math.min(Math.max(value, low), high);
 }
 
-// "fusedmax,gamma=1,lam=0.1,view=0" as a panel's setting; what is missing or makes no sense takes its default.
+// "fusedmax,gamma=1,lam=0.1,view=0" as a panel's setting; what is missing or makes no sense takes its
+// default.
 function parseSetting(text, fallback) {
   const [mapping, ...pairs] = text.split(",");
   const setting = { ...DEFAULTS, mapping: mapping in MAPPINGS ? mapping : fallback };

@@ -1,7 +1,7 @@
 // What there is to see in a row of weights: its support, runs of equal neighbours, clusters of equal weights.
 
-// The maximal pieces [start, stop) of neighbours with exactly the same weight. Deleted positions (null scores) are
-// pieces of their own kind: they have no weight, not weight zero.
+// The maximal pieces [start, stop) of neighbours with exactly the same weight. Deleted positions (null
+// scores) are pieces of their own kind: they have no weight, not weight zero.
 function runs(y, scores) {
   const pieces = [];
   for (let start = 0, stop; start < y.length; start = stop) {
@@ -13,16 +13,19 @@ function runs(y, scores) {
   return pieces;
 }
 
-// For every position the number of its cluster, 0, 1, ... from the largest weight; null where no other position has
-// exactly its weight, or where that is zero.
+// For every position the number of its cluster, 0, 1, ... from the largest weight; null where no other
+// position has exactly its weight, or where that is zero.
 function clusters(y) {
   const count = new Map();
   for (const weight of y) count.set(weight, (count.get(weight) ?? 0) + 1);
-  const shared = [...count.keys()].filter((weight) => weight > 0 && count.get(weight) > 1).sort((a, b) => b - a);
+  const shared = [...count.keys()]
+    .filter((weight) => weight > 0 && count.get(weight) > 1)
+    .sort((a, b) => b - a);
   return y.map((weight) => (shared.includes(weight) ? shared.indexOf(weight) : null));
 }
 
-// Groups of positions that share a nonzero weight: runs, or clusters where the mapping makes those; largest sum first.
+// Groups of positions that share a nonzero weight: runs, or clusters where the mapping makes those; largest
+// sum first.
 function groups(y, scores, clustered) {
   const places = new Map();
   runs(y, scores).forEach(({ start, stop, weight }) => {
