@@ -27,7 +27,7 @@ def test_two_processes_make_the_steps_of_one(tmp_path: Path) -> None:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     subprocess.run(
         [sys.executable, *command, *given, "--out", str(tmp_path / "two")],
-        env=environment, check=True, timeout=80, stdout=subprocess.DEVNULL,
+        env=environment, check=True, timeout=300, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     losses = [
         [record["train loss"] for record in checkpoints.read(tmp_path / which / runs.LAST)[1]["history"]]

@@ -89,7 +89,7 @@ def launch(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
 
 
 def finish(command: list[str], folder: Path) -> None:
-    assert launch(command, folder).wait(60) == 0
+    assert launch(command, folder).wait(300) == 0
 
 
 def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:

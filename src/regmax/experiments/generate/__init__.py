@@ -20,6 +20,8 @@ class Splits(Generic[Example]):
 def generate(make: Callable[[random.Random], Example], train: int, held_out: int = 200) -> Splits[Example]:
     """Distinct examples in three sets; always the same ones, whatever the seed of the run is.
 
+    The sets that are held out have `held_out` examples each, but no more than the training set.
+
     Example:
         >>> from regmax.experiments.generate.translation import sentence
         >>> splits = generate(sentence, train=10, held_out=2)
@@ -27,6 +29,7 @@ def generate(make: Callable[[random.Random], Example], train: int, held_out: int
         (10, 2, 2)
     """
     examples = _distinct(make, random.Random("regmax"))
+    held_out = min(held_out, train)
     test, dev, train_set = ([next(examples) for _ in range(count)] for count in (held_out, held_out, train))
     return Splits(train_set, dev, test)
 
