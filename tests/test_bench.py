@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import platform
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -110,22 +112,26 @@ def test_other_libraries_agree_with_ours_where_they_are_installed() -> None:
         torch.testing.assert_close(y.reshape(ours.shape), ours, atol=1e-5, rtol=0)
 
 
-def test_calls_take_turns_and_slow_ones_sit_rounds_out() -> None:
+def test_calls_take_turns_and_slow_ones_sit_rounds_out(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-
-    def slow() -> None:
-        order.append("slow")
-        torch.randn(2**20)
-
-    calls = {"first": Call(lambda: order.append("first")), "slow": Call(slow)}
+    calls = {name: Call(lambda name=name: order.append(name)) for name in ("first", "slow")}  # type: ignore[misc]
+    nanoseconds = {id(calls["first"]): 1e3, id(calls["slow"]): 5e6}
+    monkeypatch.setattr(measure, "_time", lambda call, repeats: nanoseconds[id(call)])
+    monkeypatch.setattr(measure, "_PATIENCE", math.inf)
     times = measure.race(calls, seconds=0.02)
-    first, second = times[1, "first"].taken, times[1, "slow"].taken
-    assert not torch.from_numpy(first).isnan().any()
-    assert torch.from_numpy(second).isnan().any()
-    assert (~torch.from_numpy(second).isnan()).sum() >= measure.FEWEST
-    # Neither ran all its turns in one piece.
-    changes = sum(a != b for a, b in pairwise(order))
-    assert changes > measure.FEWEST
+    first, slow = times[1, "first"].taken, times[1, "slow"].taken
+    assert not np.isnan(first).any()
+    assert np.isnan(slow).any()
+    assert (~np.isnan(slow)).sum() == measure.FEWEST
+    # Neither had all its turns in one piece.
+    assert sum(a != b for a, b in pairwise(order)) > measure.FEWEST
+
+
+def test_a_race_that_takes_too_long_ends_after_its_first_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "_PATIENCE", 0)
+    calls = {name: Call(lambda: None) for name in ("first", "second")}
+    times = measure.race(calls, seconds=0.01)
+    assert [(~np.isnan(own.taken)).sum() for own in times.values()] == [1, 1]
 
 
 def test_a_sample_counts_for_all_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,10 +277,23 @@ def test_the_command_measures_what_was_asked_for(tmp_path: Path, monkeypatch: py
 
 
 def test_figures_about_attention_join_the_report(tmp_path: Path, capsys: Captured) -> None:
-    rows = [{"mapping": "sparsemax", "n": 512, "ratio": 0.1875}]
-    assert command.run(["--parts", "attention", "--out", str(tmp_path)], attention=lambda: rows) == 0
+    rows = [{"mapping": "sparsemax", "n": n, "run": BOTH, "ratio": 0.1875} for n in (512, 1024)]
+    arguments = ["--quick", "--parts", "attention", "--out", str(tmp_path)]
+    assert command.run(arguments, attention=lambda quick: rows if quick else []) == 0
     assert Report.read(tmp_path / "bench.json").attention == rows
-    assert "sparsemax  512  0.1875" in capsys.readouterr().out
+    assert "sparsemax   512  forward+backward  0.1875" in capsys.readouterr().out
+    assert (tmp_path / "attention.png").read_bytes().startswith(PNG)
+
+
+def test_a_failure_keeps_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(kind: str, **options: object) -> list[Growth]:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(bench, "compare", lambda case, **options: [result(n=case.n, d=case.d)])
+    monkeypatch.setattr(bench, "grow", fail)
+    with pytest.raises(RuntimeError, match="broken"):
+        main(["bench", "--quick", "--out", str(tmp_path)])
+    assert len(Report.read(tmp_path / "bench.json").results) == len(bench.quick_cases())
 
 
 def test_the_command_and_the_benchmark_know_the_same_names() -> None:

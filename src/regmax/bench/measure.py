@@ -105,7 +105,7 @@ def race(
         shuffle = random.Random(0).sample
         end = time.monotonic() + _PATIENCE * seconds * len(costs)
         for number in range(rounds):
-            if time.monotonic() > end:
+            if number and time.monotonic() > end:
                 break
             for count in threads:
                 torch.set_num_threads(count)

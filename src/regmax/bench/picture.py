@@ -1,9 +1,9 @@
-"""Pictures of a run: ratios against d, and growth."""
+"""Pictures of a run: ratios against d, growth, and attention as a whole."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
@@ -42,6 +42,14 @@ def draw(report: Report, folder: Path) -> Iterator[Path]:
     if fits(report.growth):
         yield _save(growth(report.growth), folder / "growth.png")
 
+    rows = [
+        row
+        for row in report.attention
+        if {"mapping", "n", "ratio"} <= set(row) and row.get("threads", 1) == 1
+    ]
+    if rows:
+        yield _save(attention(rows), folder / "attention.png")
+
 
 def _save(figure: Figure, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,8 +74,7 @@ def ratios(results: Sequence[Result], run: str) -> Figure:
     grid[0].set_ylim(min(shown) / 1.5, max(2.0, *shown) * 1.2)
     figure.supxlabel("d, at about a million scores")
     figure.supylabel(f"time / softmax's, {run.replace('+', ' + ')}")
-    handles, labels = grid[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
+    _legend(figure, grid[0])
     return figure
 
 
@@ -92,6 +99,11 @@ def _ratio_panel(axes: "Axes", results: Sequence[Result]) -> None:
     axes.axhline(1.0, color=_SOFTMAX, lw=1.2, label=REFERENCE)
 
 
+def _legend(figure: Figure, axes: "Axes") -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
+
+
 def _ticks(axes: "Axes", lengths: Sequence[int]) -> None:
     """Powers of two up the side; the lengths that were measured along the bottom."""
     axes.yaxis.set_major_locator(FixedLocator([2.0**k for k in range(-6, 8)]))
@@ -103,6 +115,26 @@ def _ticks(axes: "Axes", lengths: Sequence[int]) -> None:
     axes.grid(axis="y", color=_GRID, lw=0.6)
 
 
+def attention(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Attention as a whole: time over that of torch's against the number of keys, a panel for each direction."""
+    runs = list(dict.fromkeys(str(row.get("run", "")) for row in rows))
+    figure = Figure(figsize=(1.2 + 4.2 * len(runs), 4.2), layout="constrained")
+    grid = figure.subplots(1, len(runs), sharey=True, squeeze=False).ravel().tolist()
+    for axes, run in zip(grid, runs, strict=True):
+        chosen = [row for row in rows if str(row.get("run", "")) == run]
+        axes.set(xscale="log", yscale="log", title=run)
+        for name in dict.fromkeys(row["mapping"] for row in chosen):
+            colour, dashes = LINES.get(name, (_PEER, "solid"))
+            points = sorted((row["n"], row["ratio"]) for row in chosen if row["mapping"] == name)
+            axes.plot(*zip(*points, strict=True), color=colour, ls=dashes, marker="o", ms=4, label=name)
+        axes.axhline(1.0, color=_SOFTMAX, lw=1.2, label="softmax attention")
+        _ticks(axes, sorted({row["n"] for row in chosen}))
+    figure.supxlabel("keys")
+    figure.supylabel("time / scaled_dot_product_attention's")
+    _legend(figure, grid[0])
+    return figure
+
+
 def growth(points: Sequence[Growth]) -> Figure:
     """Time per score against d, a panel for each mapping, a line for each kind of rows."""
     names = [name for name in MAPPINGS if any(point.mapping == name for point in points)]
@@ -112,8 +144,7 @@ def growth(points: Sequence[Growth]) -> Figure:
         _growth_panel(axes, name, points)
     figure.supxlabel("d, at a constant number of scores")
     figure.supylabel("ns a score, forward + backward")
-    handles, labels = grid[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
+    _legend(figure, grid[0])
     return figure
 
 

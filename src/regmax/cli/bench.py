@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from regmax.bench.report import Report
 
 Item = TypeVar("Item")
-# Rows of figures about attention as a whole, from a benchmark that is no part of the package.
-Attention = Callable[[], list[dict[str, Any]]]
+# `measure(quick=...)` of benchmarks/attention.py, which is no part of the package: rows of figures about attention as a
+# whole. Those with `mapping`, `n` and `ratio` (and `run`, `threads`) are drawn.
+Attention = Callable[..., list[dict[str, Any]]]
 
 PARTS = ("ratios", "growth", "attention")
 MAPPINGS = ("sparsemax", "sqpnormmax", "fusedmax", "oscarmax")
@@ -36,11 +37,16 @@ def run(arguments: Sequence[str], attention: Attention | None = None) -> int:
         report.complete = True
     except KeyboardInterrupt:
         print("\nInterrupted: what follows was measured until then.", file=sys.stderr)
-    print("\n".join(report.lines()))
-    report.write(options.out / "bench.json")
-    print(options.out / "bench.json")
-    _draw(report, options.out)
+    finally:
+        _finish(report, options.out)
     return 0 if report.complete else 130
+
+
+def _finish(report: "Report", folder: Path) -> None:
+    print("\n".join(report.lines()))
+    report.write(folder / "bench.json")
+    print(folder / "bench.json")
+    _draw(report, folder)
 
 
 def _measure(report: "Report", options: argparse.Namespace, attention: Attention | None) -> None:
@@ -61,7 +67,7 @@ def _measure(report: "Report", options: argparse.Namespace, attention: Attention
                 bench.grow(kind, mappings=options.mappings, **(size if options.quick else {}))
             )
     if "attention" in options.parts and attention is not None:
-        report.attention.extend(attention())
+        report.attention.extend(attention(quick=options.quick))
 
 
 def _draw(report: "Report", folder: Path) -> None:
