@@ -121,7 +121,7 @@ def test_an_array_with_one_bad_strength_raises(array: Any, mapping: str, name: s
     ("mapping", "name"), [("fusedmax", "lam"), ("sqpnormmax", "p"), ("softmax", "gamma")]
 )
 def test_strengths_that_do_not_broadcast_raise(array: Any, mapping: str, name: str) -> None:
-    with pytest.raises(ValueError, match=rf"`{mapping}\(.*`{name}` must broadcast.*Got \(4, 1\)"):
+    with pytest.raises(ValueError, match=rf"`{mapping}\(.*{name}.*` must broadcast.*Got \(4, 1\)"):
         getattr(regmax, mapping)(array(np.ones((2, 3))), **{name: array(np.full((4, 1), 1.5))})
 
 
