@@ -230,6 +230,12 @@ def test_the_report_marks_what_was_met_and_lists_what_was_missed() -> None:
     assert "missed  sparsemax, N(0, 1), 2048 x 512, forward+backward: 0.70, bar <= 0.55" in text
 
 
+def test_a_spread_needs_turns() -> None:
+    report = a_report()
+    report.results = [replace(r, turns=1) for r in report.results]
+    assert "0.70 ±? ✗" in "\n".join(report.lines())
+
+
 def test_a_busy_machine_is_named() -> None:
     report = a_report()
     assert "busy" not in "\n".join(report.lines())

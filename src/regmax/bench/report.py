@@ -10,7 +10,7 @@ from regmax.bench.bars import ratio_bar, verdicts
 from regmax.bench.cases import SCORES
 from regmax.bench.contestants import REFERENCE
 from regmax.bench.growth import Fit, Growth, fits
-from regmax.bench.measure import Result
+from regmax.bench.measure import FEWEST, Result
 
 FORMAT = 1  # of the JSON
 _CELL = 14
@@ -104,7 +104,9 @@ def _cell(result: Result | None, width: int) -> str:
     bar = ratio_bar(result)
     mark = _MARKS[None if bar is None else round(result.ratio, 2) <= bar]
     decimals = 2 if result.ratio < 10 else 0
-    text = f"{result.ratio:.{decimals}f} ±{(result.high - result.low) / 2:.{decimals}f} {mark}"
+    # Few turns have no quartiles to speak of.
+    spread = f"{(result.high - result.low) / 2:.{decimals}f}" if result.turns >= FEWEST else "?"
+    text = f"{result.ratio:.{decimals}f} ±{spread} {mark}"
     return f"{text:>{width}}"
 
 
