@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "attention_blocks.hpp"
+#include "attention_flat.hpp"
 #include "attention_weights.hpp"
 #include "jacobians.hpp"
 
@@ -86,13 +87,12 @@ class Backward {
       const int32_t* const columns = grads_.columns + begin;
       T* const scores_grad = grads_.scores + begin;
       T* const line = s.scores + r * stride;
-      gather_row(row, kv_head, dense ? line : nullptr, s.workspace);
+      differentiate_weights(row, kv_head, dense ? line : nullptr);
       multiply_by_jacobian(begin, count, s.workspace);
-      if (!dense) {
-        sum_rows(scores_grad, columns, count, keys_of(kv_head), call_.e, q_grad + r * call_.e);
+      if (dense) {
+        spread(scores_grad, columns, count, depth(block), line);
       } else {
-        std::memset(line, 0, static_cast<std::size_t>(depth(block)) * sizeof(T));
-        for (int64_t k = 0; k < count; ++k) line[columns[k]] = scores_grad[k];
+        sum_rows(scores_grad, columns, count, keys_of(kv_head), call_.e, q_grad + r * call_.e);
       }
     }
     if (dense) multiply<T>({s.scores, stride, 1}, keys_of(kv_head), block.rows, depth(block), call_.e, q_grad, false);
@@ -110,27 +110,83 @@ class Backward {
     }
   }
 
-  // The row's weights to w.x, and dP to w.v: from a line of products, or by inner products.
-  void gather_row(int64_t row, int64_t kv_head, const T* line, Workspace& w) {
+  // dP on the row's support, in grads_.scores: from a line of products, or by inner products.
+  void differentiate_weights(int64_t row, int64_t kv_head, const T* line) {
     const int64_t begin = grads_.starts[row], count = grads_.starts[row + 1] - begin;
     const int32_t* const columns = grads_.columns + begin;
-    const T *const v = values_of(kv_head), *const out_grad = grads_.out + row * call_.e_v;
-    for (int64_t k = 0; k < count; ++k) {
-      const T product = line ? line[columns[k]] : inner_product(out_grad, v + columns[k] * call_.e_v, call_.e_v);
-      w.x[k] = static_cast<double>(grads_.values[begin + k]);
-      w.v[k] = static_cast<double>(product) * factor(row, columns[k]);
-      if (grads_.joined) w.joined[k] = grads_.joined[begin + k];
+    T* const grad = grads_.scores + begin;
+    if (!line) {
+      const T *const v = values_of(kv_head), *const out_grad = grads_.out + row * call_.e_v;
+      for (int64_t k = 0; k < count; ++k) grad[k] = inner_product(out_grad, v + columns[k] * call_.e_v, call_.e_v);
+    } else if (is_prefix(columns, count)) {
+      std::memcpy(grad, line, static_cast<std::size_t>(count) * sizeof(T));
+    } else {
+      for (int64_t k = 0; k < count; ++k) grad[k] = line[columns[k]];
+    }
+    if (!dropout_.active()) return;
+    for (int64_t k = 0; k < count; ++k) grad[k] *= static_cast<T>(dropout_.factor(row, columns[k]));
+  }
+
+  static bool is_prefix(const int32_t* columns, int64_t count) {
+    return count > 0 && columns[count - 1] == count - 1;
+  }
+
+  // line = values at their columns, zeros elsewhere.
+  static void spread(const T* values, const int32_t* columns, int64_t count, int64_t width, T* line) {
+    if (is_prefix(columns, count)) {
+      std::memcpy(line, values, static_cast<std::size_t>(count) * sizeof(T));
+      std::memset(line + count, 0, static_cast<std::size_t>(width - count) * sizeof(T));
+      return;
+    }
+    std::memset(line, 0, static_cast<std::size_t>(width) * sizeof(T));
+    for (int64_t k = 0; k < count; ++k) line[columns[k]] = values[k];
+  }
+
+  // Replaces dP by scale J dP.
+  void multiply_by_jacobian(int64_t begin, int64_t count, Workspace& w) {
+    T* const grad = grads_.scores + begin;
+    const T* const y = grads_.values + begin;
+    if (count == 0) return;
+    if (y[0] != y[0]) {
+      for (int64_t k = 0; k < count; ++k) grad[k] = std::numeric_limits<T>::quiet_NaN();
+    } else if (call_.kernel == REGMAX_SPARSEMAX) {
+      centre(grad, count, static_cast<T>(call_.scale));
+    } else if (is_one_group(begin, count)) {
+      std::memset(grad, 0, static_cast<std::size_t>(count) * sizeof(T));
+    } else {
+      for (int64_t k = 0; k < count; ++k) w.x[k] = static_cast<double>(y[k]), w.v[k] = static_cast<double>(grad[k]);
+      if (grads_.joined) std::memcpy(w.joined, grads_.joined + begin, static_cast<std::size_t>(count));
+      multiply_row(call_.kernel, w, count, call_.theta);
+      for (int64_t k = 0; k < count; ++k) grad[k] = static_cast<T>(call_.scale * w.v[k]);
     }
   }
 
-  void multiply_by_jacobian(int64_t begin, int64_t count, Workspace& w) {
-    if (count == 0) return;
-    multiply_row(call_.kernel, w, count, call_.theta);
-    const bool undefined = w.x[0] != w.x[0];
-    for (int64_t k = 0; k < count; ++k) {
-      grads_.scores[begin + k] =
-          undefined ? std::numeric_limits<T>::quiet_NaN() : static_cast<T>(call_.scale * w.v[k]);
+  // One group has all the weight, whatever the scores.
+  bool is_one_group(int64_t begin, int64_t count) const {
+    if (call_.kernel == REGMAX_SQPNORMMAX) return count == 1;
+    const T* const y = grads_.values + begin;
+    if (y[0] != y[count - 1]) return false;
+    if (grads_.joined)
+      return count == 1 || !std::memchr(grads_.joined + begin + 1, 0, static_cast<std::size_t>(count - 1));
+    for (int64_t k = 1; k < count; ++k) {
+      if (y[k] != y[0]) return false;
     }
+    return true;
+  }
+
+  // v = scale (v - its mean)
+  static void centre(T* v, int64_t count, T scale) {
+    double sum = 0;
+    for (int64_t begin = 0; begin < count; begin += stretch) {
+      const int64_t end = begin + stretch < count ? begin + stretch : count;
+      Vec<T> sums{};
+      int64_t k = begin;
+      for (; k + lanes<T> <= end; k += lanes<T>) sums += load(v + k);
+      sum += static_cast<double>(sum_of<T>(sums));
+      for (; k < end; ++k) sum += static_cast<double>(v[k]);
+    }
+    const T mean = static_cast<T>(sum / static_cast<double>(count));
+    for (int64_t k = 0; k < count; ++k) v[k] = scale * (v[k] - mean);
   }
 
   double factor(int64_t row, int32_t column) const { return dropout_.active() ? dropout_.factor(row, column) : 1; }

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <limits>
 
+#include "attention_flat.hpp"
 #include "attention_weights.hpp"
 #include "lockstep.hpp"
 #include "mappings.hpp"
+#include "workspace.hpp"
 
 namespace regmax::REGMAX_ISA {
 
@@ -49,13 +51,20 @@ class RowMapper {
       left |= solve();
     }
     for (int r = 0; r < count; ++r) {
-      if (!(left >> r & 1 ? write_alone(row[r], writer) : write(row[r], r, writer))) return false;
+      if (!(left >> r & 1 ? write_alone(row[r], top_of(maxima + r * lanes<T>), writer) : write(row[r], r, writer)))
+        return false;
     }
     return true;
   }
 
  private:
   static constexpr int64_t stride = max_candidates + lanes<T>;
+
+  static T top_of(const T* maxima) {
+    T top = maxima[0];
+    for (int lane = 1; lane < lanes<T>; ++lane) top = maxima[lane] > top ? maxima[lane] : top;
+    return top;
+  }
 
   T* values(int r) { return values_ + lanes<T> + r * stride; }
   int32_t* places(int r) { return places_ + r * stride; }
@@ -196,26 +205,48 @@ class RowMapper {
     return true;
   }
 
-  // Any row: its finite scores in double. Joined is read off the weights as they are written.
-  bool write_alone(const ScoreRow<T>& row, RowWriter<T>& writer) {
+  // Any row, with as many candidates as there may be.
+  bool write_alone(const ScoreRow<T>& row, T top, RowWriter<T>& writer) {
     if (!writer.begin(row.length)) return false;
+    if (!FlatRow<T>(row.x, row.length, top, row.columns).write(kernel_, theta_, writer)) write_generally(row, writer);
+    writer.end();
+    return true;
+  }
+
+  // Scores of -inf are deleted; NaN and +inf leave NaN everywhere.
+  void write_generally(const ScoreRow<T>& row, RowWriter<T>& writer) {
+    T* const x = static_cast<T*>(w_.packed);
     int64_t m = 0;
     bool bad = false;
     for (int64_t i = 0; i < row.length; ++i) {
-      w_.x[m] = static_cast<double>(row.x[i]);
-      w_.positions[m] = i;
+      x[m] = row.x[i];
+      w_.positions[m] = row.column(i);
       bad |= !(row.x[i] <= std::numeric_limits<T>::max());
       m += !(row.x[i] < std::numeric_limits<T>::lowest());
     }
-    if (m > 0 && !bad) map_row(kernel_, w_, m, theta_);
-    T before = 0;
-    for (int64_t k = 0; k < m; ++k) {
-      const T y = bad ? std::numeric_limits<T>::quiet_NaN() : static_cast<T>(w_.y[k]);
-      if (y != 0) writer.push(row.column(w_.positions[k]), y, k > 0 && y == before);
-      before = y;
+    if (bad) {
+      for (int64_t k = 0; k < m; ++k) {
+        writer.push(static_cast<int32_t>(w_.positions[k]), std::numeric_limits<T>::quiet_NaN(), false);
+      }
+    } else if (m > 0) {
+      map_row(kernel_, x, m, theta_, w_);
+      push_chosen(m, writer);
     }
-    writer.end();
-    return true;
+  }
+
+  // Joined is read off the weights as they are written.
+  void push_chosen(int64_t m, RowWriter<T>& writer) {
+    T before = 0;
+    int64_t last = -1, k = 0;
+    for (int64_t word = 0; word < words_of(m); ++word) {
+      for (uint64_t rest = w_.chosen[word]; rest; rest &= rest - 1, ++k) {
+        const int64_t i = word * 64 + __builtin_ctzll(rest);
+        const T y = static_cast<T>(w_.y[k]);
+        if (y != 0) writer.push(static_cast<int32_t>(w_.positions[i]), y, last == i - 1 && y == before);
+        before = y;
+        last = i;
+      }
+    }
   }
 
   int32_t kernel_;

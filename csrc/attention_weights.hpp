@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 
 #include "calls.hpp"
+#include "simd.hpp"
 
 namespace regmax::REGMAX_ISA {
 
@@ -14,10 +16,11 @@ class RowWriter {
  public:
   RowWriter(regmax_weights_block& block, bool chained) : block_(block), chained_(chained) {}
 
-  // Begins the next row; false where memory is exhausted.
+  // Begins the next row; false where memory is exhausted. Whole vectors are written behind the last entry.
   bool begin(int64_t most) {
     first_ = block_.size;
-    return block_.size + most <= block_.capacity || grow(block_.size + most);
+    const int64_t needed = block_.size + most + lanes<T>;
+    return needed <= block_.capacity || grow(needed);
   }
 
   void push(int32_t column, T value, bool joined) {
@@ -25,6 +28,25 @@ class RowWriter {
     static_cast<T*>(block_.values)[block_.size] = value;
     if (chained_) block_.joined[block_.size] = joined;
     ++block_.size;
+  }
+
+  // The same for some lanes of a vector of weights, which stand at place `first` on of a row with those columns.
+  // Equal weights here are those of one group.
+  void append(Vec<T> y, uint32_t chosen, int64_t first, const int32_t* columns) {
+    store<T>(static_cast<T*>(block_.values) + block_.size, compress(chosen, y));
+    int32_t* const out = block_.columns + block_.size;
+    const int count = __builtin_popcount(chosen);
+    if (count == lanes<T>) {
+      for (int k = 0; k < count; ++k) out[k] = columns ? columns[first + k] : static_cast<int32_t>(first + k);
+    } else {
+      for (int k = 0; chosen; chosen &= chosen - 1, ++k) {
+        const int64_t place = first + __builtin_ctz(chosen);
+        out[k] = columns ? columns[place] : static_cast<int32_t>(place);
+      }
+    }
+    if (chained_) std::memset(block_.joined + block_.size, 1, static_cast<std::size_t>(count));
+    if (chained_ && block_.size == first_) block_.joined[first_] = 0;
+    block_.size += count;
   }
 
   void end() { block_.counts[block_.rows++] = static_cast<int32_t>(block_.size - first_); }
