@@ -102,6 +102,14 @@ def test_summaries_have_truncated_and_whole_scores_and_the_parts_of_rouge_l(tmp_
     assert len(rouge_l.columns) == 6
 
 
+def test_two_runs_of_one_seed_are_not_averaged(folder: Path) -> None:
+    result(folder / "more", "softmax", 1)
+    with pytest.raises(
+        ExperimentError, match=r"softmax-1 and .*softmax-1 are two runs of one mapping and seed"
+    ):
+        tables(find_runs([folder]))
+
+
 def test_folders_without_a_run_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ExperimentError, match="No finished run found"):
         find_runs([tmp_path])

@@ -60,7 +60,7 @@ def sentence(draw: random.Random) -> Pair:
     Example:
         >>> pair = sentence(random.Random(3))
         >>> [(word, [pair.source[i] for i in sorted(a)]) for word, a in zip(pair.target, pair.alignment)][-2:]
-        [('gesehen', ['seen']), ('.', ['.'])]
+        [('gesucht', ['looked', 'for']), ('.', ['.'])]
     """
     subject, verb, thing = (
         _noun_phrase(draw, "nominative"),

@@ -47,9 +47,17 @@ def find_runs(folders: Iterable[Path]) -> list[Path]:
 def tables(folders: Sequence[Path], views: Sequence[str] = VIEWS) -> list[Table]:
     """The tables of the runs in `folders`: for each task and test set one of each view."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    seen: dict[tuple[str, ...], Path] = {}
     for folder in folders:
         result = runs.read_result(folder)
-        groups.setdefault((result["task"], " ".join(result["data"])), []).append(result)
+        group = result["task"], " ".join(result["data"])
+        # The same seed twice is not a second draw but another configuration, which a mean would hide.
+        other = seen.setdefault((*group, result["mapping"], str(result["seed"])), folder)
+        if other != folder:
+            raise ExperimentError(
+                f"{other} and {folder} are two runs of one mapping and seed: name one of them."
+            )
+        groups.setdefault(group, []).append(result)
     return [
         table
         for (task, data), results in sorted(groups.items())
