@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import regmax
 
-WIDTH, HEADS, BATCH, QUERIES, KEYS = 16, 4, 3, 5, 7
+WIDTH, HEADS, BATCH, QUERIES, KEYS = 16, 4, 3, 9, 11  # long enough for the sparse kernels
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def seed() -> None:
 def padding() -> Tensor:
     """True where there is no word."""
     mask = torch.zeros(BATCH, KEYS, dtype=torch.bool)
-    mask[0, 5:], mask[1, 6] = True, True
+    mask[0, 8:], mask[1, 10] = True, True
     return mask
 
 

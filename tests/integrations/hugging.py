@@ -10,7 +10,8 @@ import torch
 import transformers
 
 WORDS, PAD = 29, 0
-BATCH, LENGTH, REAL = 2, 7, 5  # the second sequence has REAL words, and then padding
+# The second sequence has REAL words, and then padding. All are long enough for the sparse kernels.
+BATCH, LENGTH, REAL, TARGET = 2, 11, 8, 9
 
 
 @dataclass(frozen=True)
@@ -39,20 +40,20 @@ class Model:
         """Two sequences, the second padded, on the left or on the right; the decoder's are not padded."""
         generator = torch.Generator().manual_seed(1)
         if self.pixels:
-            return {"pixel_values": torch.randn(BATCH, 3, 8, 8, generator=generator)}
+            return {"pixel_values": torch.randn(BATCH, 3, 12, 12, generator=generator)}
         words = torch.randint(3, WORDS, (BATCH, LENGTH), generator=generator)
         mask = torch.ones(BATCH, LENGTH, dtype=torch.long)
         padding = slice(0, LENGTH - REAL) if left else slice(REAL, LENGTH)
         words[1, padding], mask[1, padding] = PAD, 0
         inputs = {"input_ids": words, "attention_mask": mask}
         if self.encoder_decoder:
-            inputs["decoder_input_ids"] = torch.randint(3, WORDS, (BATCH, 4), generator=generator)
+            inputs["decoder_input_ids"] = torch.randint(3, WORDS, (BATCH, TARGET), generator=generator)
         return inputs
 
     def real(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
         """True where the output belongs to a word, (batch, length)."""
         if self.pixels:
-            return torch.ones(BATCH, 5, dtype=torch.bool)  # four patches and the class
+            return torch.ones(BATCH, 10, dtype=torch.bool)  # nine patches and the class
         if self.encoder_decoder:
             return torch.ones_like(inputs["decoder_input_ids"], dtype=torch.bool)
         return inputs["attention_mask"].bool()
@@ -136,7 +137,7 @@ MODELS = {
             num_hidden_layers=2,
             num_attention_heads=2,
             intermediate_size=24,
-            image_size=8,
+            image_size=12,
             patch_size=4,
         ),
         transformers.ViTModel,

@@ -173,11 +173,13 @@ def test_a_model_compiles_without_graph_breaks(fresh_compiler: None) -> None:
     model = MODELS["llama"]
     built, inputs = model.build("fusedmax"), model.inputs()
     expected = output(built, inputs)
-    gradient = torch.autograd.grad(expected.pow(2).sum(), next(built.parameters()))
+    (gradient,) = torch.autograd.grad(expected.pow(2).sum(), next(built.parameters()))
     compiled = torch.compile(built, backend="aot_eager", fullgraph=True)
     ours = output(compiled, inputs)
     torch.testing.assert_close(ours, expected)
-    torch.testing.assert_close(torch.autograd.grad(ours.pow(2).sum(), next(built.parameters())), gradient)
+    (ours,) = torch.autograd.grad(ours.pow(2).sum(), next(built.parameters()))
+    # Compiled, the weights are dense: the sums are taken in another order.
+    torch.testing.assert_close(ours, gradient, rtol=1e-4, atol=1e-5 * float(gradient.abs().max()))
 
 
 def test_strengths_have_names_of_their_own() -> None:
