@@ -185,7 +185,7 @@ def duality_gap(omega: Any, scores: Any, y: Any, dim: int = -1, *, gamma: Any = 
     _check_regularizer("duality_gap(omega, ...)", omega)
     if getattr(y, "shape", None) != scores.shape:
         raise ValueError(
-            f"`duality_gap(omega, scores, y)`: `y` must have the scores' shape. Got {getattr(y, 'shape', y)}."
+            f"`duality_gap(omega, scores, y)`: `y` must have the scores' shape. Got {tuple(getattr(y, 'shape', ()))}."
         )
     return frontend("duality_gap(omega, scores, y)", scores).duality_gap(omega, scores, y, dim, gamma, mask)
 

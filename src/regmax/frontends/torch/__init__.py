@@ -75,10 +75,13 @@ def _apply(rows: Rows, kernel: str) -> Tensor:
     core = autograd.has_core(x)
     if core and is_plain(x) and not isinstance(theta, Tensor):
         return _plain(x.contiguous(), keep, float(theta or 0.0), kernel)
-    if isinstance(theta, Tensor) or not core:
-        # Tensor operations read neighbours and counts off the mask: it must delete the scores of -inf too.
-        keep = kept(rows)
-    return autograd.argmax(x, keep, theta, kernel)
+    if core and not isinstance(theta, Tensor):
+        return autograd.argmax(x, keep, theta, kernel)
+    # Tensor operations read neighbours and counts off the mask: it must delete the scores of -inf too. In a row
+    # without a result these are NaN all the same, as in softmax.
+    y = autograd.argmax(x, kept(rows), theta, kernel)
+    undefined = y.detach().isnan().any(-1, keepdim=True)
+    return y.masked_fill(undefined if keep is None else undefined & keep, torch.nan)
 
 
 def _softmax(rows: Rows) -> Tensor:
