@@ -70,8 +70,6 @@ def by_itemsize(name: str, types: list[Any]) -> dict[int, Callable[..., int]]:
 ARGMAX = by_itemsize("argmax", _ARGMAX_TYPES)
 JACOBIAN_PRODUCT = by_itemsize("jacobian_product", _PRODUCT_TYPES)
 PROX_OWL = by_itemsize("prox_owl", _PROX_OWL_TYPES)
-# The kernels that the core offers here: none where it was not built.
-ARGMAX_CODES = CODES if ARGMAX else {}
 
 
 def available() -> bool:

@@ -24,7 +24,8 @@ def mapping(omega: type[KernelRegularizer], theta: Any, x: Tensor, dim: int, gam
         mask is None
         and type(gamma) is float
         and gamma == 1.0
-        and omega.kernel in native.ARGMAX_CODES
+        and omega.kernel in native.CODES
+        and native.available()
         and omega.accepts(theta)
         and _is_direct(x, dim)
     ):
