@@ -1,8 +1,8 @@
 // The mappings on few candidates, one row per lane: no horizontal sums, and no branch that depends on one row alone.
 //
 // x[k] holds candidate k of every row, relative to the row's maximum; a row with fewer candidates than `count` has
-// `nothing` behind them. A lane's result depends on that lane only, to the last bit: what a lane has settled stays,
-// however long the others need.
+// `nothing` behind them. A lane's result depends on that lane only, to the
+// last bit: what a lane has settled stays, however long the others need.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +40,25 @@ struct Threshold {
   uint32_t unsettled;
 };
 
+// Solvers sum columns in `unrolled` independent sums: additions have latency. Which sum a column goes to depends on
+// its number alone, so columns of `nothing` behind the last change no bit.
+constexpr int unrolled = 4;
+
+// Calls add(k, k % unrolled) for every column.
+template <class Add>
+REGMAX_INLINE void for_columns(int count, const Add& add) {
+  int k = 0;
+  for (; k + unrolled <= count; k += unrolled) {
+    for (int j = 0; j < unrolled; ++j) add(k + j, j);
+  }
+  for (int j = 0; k + j < count; ++j) add(k + j, j);
+}
+
+template <class T>
+REGMAX_INLINE Vec<T> total(const Vec<T> (&sums)[unrolled]) {
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
 // Michelot's rounds (simplex.hpp) from a lower bound. Every round's tau is a lower bound, so a few rounds screen.
 template <class T>
 inline Threshold<T> lane_threshold(const Vec<T>* x, int count, Vec<T> tau, int rounds) {
@@ -47,34 +66,39 @@ inline Threshold<T> lane_threshold(const Vec<T>* x, int count, Vec<T> tau, int r
   Vec<T> before = splat(T(1e30));
   Where<T> fewer{};
   for (int round = 0; round < rounds; ++round) {
-    Vec<T> sum{}, left{};  // the -1 comes last: next to it, small scores would lose their digits
-    for (int k = 0; k < count; ++k) {
+    Vec<T> sums[unrolled] = {}, counts[unrolled] = {};
+    for_columns(count, [&](int k, int j) {
       const Where<T> above = greater(x[k], tau);
-      sum = add_where(above, sum, x[k]);
-      left = add_where(above, left, one);
-    }
+      sums[j] = add_where(above, sums[j], x[k]);
+      counts[j] = add_where(above, counts[j], one);
+    });
+    const Vec<T> left = total<T>(counts);
     fewer = greater(before, left);
-    tau = select(fewer, (sum - one) / left, tau);
-    before = left;
     if (!bits(fewer)) break;
+    tau = select(fewer, (total<T>(sums) - one) / left, tau);  // the -1 comes last: small scores keep their digits
+    before = left;
   }
   return {tau, bits(fewer)};
 }
 
-// Divides out what rounding left of sum y - 1; equal weights stay equal.
+// Takes what rounding left of sum y - 1 off every weight, as a correction of tau would; equal weights stay equal.
 template <class T>
-inline void lane_normalise(Vec<T>* y, int count) {
-  Vec<T> sum{};
-  for (int k = 0; k < count; ++k) sum += y[k];
-  const Vec<T> factor = splat(T(1)) / sum;
-  for (int k = 0; k < count; ++k) y[k] *= factor;
+inline void lane_settle(Vec<T>* y, int count) {
+  const Vec<T> one = splat(T(1)), zero{};
+  Vec<T> sums[unrolled] = {}, counts[unrolled] = {};
+  for_columns(count, [&](int k, int j) {
+    sums[j] += y[k];
+    counts[j] = add_where(greater(y[k], zero), counts[j], one);
+  });
+  const Vec<T> excess = (total<T>(sums) - one) / total<T>(counts);
+  for (int k = 0; k < count; ++k) y[k] = select(greater(y[k], zero), larger(y[k] - excess, zero), zero);
 }
 
 template <class T>
 inline uint32_t lane_sparsemax(const Vec<T>* x, int count, Vec<T>* y) {
   const Threshold<T> threshold = lane_threshold<T>(x, count, splat(nothing<T> / 2), 32);
   for (int k = 0; k < count; ++k) y[k] = larger(x[k] - threshold.tau, Vec<T>{});
-  lane_normalise<T>(y, count);
+  lane_settle<T>(y, count);
   return threshold.unsettled;
 }
 

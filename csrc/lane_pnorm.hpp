@@ -1,4 +1,4 @@
-// sqpnormmax for p = 1.5 on few candidates, one row per lane. Here q = 3, and with S_k = sum z^k (pnorm.hpp),
+// sqpnormmax for p = 1.5, one row per lane. Here q = 3, and with S_k = sum z^k (pnorm.hpp),
 //
 //     g = S_2 / S_3^(1/3),   y = z^2 / S_2,   d log g / dZ = 2 S_1 / S_2 - S_2 / S_3.
 //
@@ -15,29 +15,46 @@
 namespace regmax::REGMAX_ISA {
 
 template <class T>
-inline uint32_t lane_sqpnormmax(const Vec<T>* x, int count, Vec<T>* y) {
-  const Vec<T> one = splat(T(1)), zero{}, tolerance = splat(16 * rounding<T>);
-  Vec<T> largest = one;
+struct CubicRoot {
+  Vec<T> sum;  // S_2 at the root
+  uint32_t unsettled;
+};
+
+// Moves Z (`largest`) to the root, or for as many rounds as given towards it.
+template <class T>
+inline CubicRoot<T> lane_cubic_root(const Vec<T>* x, int count, int rounds, Vec<T>* largest) {
+  const Vec<T> one = splat(T(1)), zero{}, tolerance = splat(256 * rounding<T>);
+  Vec<T> s2{};
   Where<T> moving = equal(one, one);
-  for (int round = 0; round < 24 && bits(moving); ++round) {
-    Vec<T> s1{}, s2{}, s3{};
-    for (int k = 0; k < count; ++k) {
-      const Vec<T> z = larger(x[k] + largest, zero), z2 = z * z;
-      s1 += z;
-      s2 += z2;
-      s3 += z2 * z;
-    }
+  for (int round = 0;; ++round) {
+    Vec<T> sums1[unrolled] = {}, sums2[unrolled] = {}, sums3[unrolled] = {};
+    for_columns(count, [&](int k, int j) {
+      const Vec<T> z = larger(x[k] + *largest, zero), z2 = z * z;
+      sums1[j] += z;
+      sums2[j] += z2;
+      sums3[j] = times_plus(z2, z, sums3[j]);
+    });
+    const Vec<T> s1 = total<T>(sums1), s3 = total<T>(sums3);
+    s2 = total<T>(sums2);
+    if (!bits(moving) || round == rounds) return {s2, bits(moving)};
     const Vec<T> r = s2 * s2 * s2 / s3;
     const Vec<T> step = (r - one) * s2 * s3 / ((r + r + one) * (s1 * s3 * 2 - s2 * s2));
-    largest = select(moving, largest - step, largest);
-    moving = moving & greater(larger(step, -step), tolerance * largest);
+    *largest = select(moving, *largest - step, *largest);
+    // Convergence is quadratic: what follows a step this small is below rounding.
+    moving = moving & greater(larger(step, -step), tolerance * *largest);
   }
+}
+
+template <class T>
+inline uint32_t lane_sqpnormmax(const Vec<T>* x, int count, Vec<T>* y) {
+  Vec<T> largest = splat(T(1));
+  const CubicRoot<T> root = lane_cubic_root<T>(x, count, 24, &largest);
+  const Vec<T> factor = splat(T(1)) / root.sum;
   for (int k = 0; k < count; ++k) {
-    const Vec<T> z = larger(x[k] + largest, zero);
-    y[k] = z * z;
+    const Vec<T> z = larger(x[k] + largest, Vec<T>{});
+    y[k] = z * z * factor;
   }
-  lane_normalise<T>(y, count);
-  return bits(moving);
+  return root.unsettled;
 }
 
 }  // namespace regmax::REGMAX_ISA

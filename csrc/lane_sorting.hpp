@@ -59,26 +59,29 @@ inline void sort_lanes(const Vec<T>* x, int count, Vec<T>* sorted) {
   return sort_columns<32, T>(x, count, sorted);
 }
 
+// The prefix m* of the sorted scores with the largest A(m). Pooled scores and tau are kept without the mean of its
+// weights, lam (m* + 1) / 2, so that they are no larger than the scores.
 template <class T>
 struct LanePrefix {
-  Vec<T> length, tau;
+  Vec<T> length, tau, centre;
   int longest;
 };
 
-// The prefix m* of the sorted scores with the largest A(m), and that tau.
 template <class T>
 inline LanePrefix<T> lane_best_prefix(const Vec<T>* sorted, int count, Vec<T> lam) {
-  Vec<T> sum{}, length{}, tau = splat(nothing<T>);
+  Vec<T> sum{}, length{}, mean{}, best = splat(nothing<T>);
   int longest = 0;
   for (int k = 1; k <= count; ++k) {
     sum += sorted[k - 1];
-    const Vec<T> bound = (sum - splat(T(1))) * splat(reciprocals<T>.of[k]) + lam * splat(T(k + 1) / 2);
-    const Where<T> worse = greater(tau, bound);
+    const Vec<T> rest = (sum - splat(T(1))) * splat(reciprocals<T>.of[k]);
+    const Vec<T> bound = rest + lam * splat(T(k + 1) / 2);
+    const Where<T> worse = greater(best, bound);
     length = select(worse, length, splat(T(k)));
-    tau = larger(tau, bound);
+    mean = select(worse, mean, rest);
+    best = larger(best, bound);
     if (bits(worse) != all_lanes<T>) longest = k;
   }
-  return {length, tau, longest};
+  return {length, mean, lam * (length + splat(T(1))) * splat(T(0.5)), longest};
 }
 
 // Pools x_(k) + lam k over the first m* scores: z are the slopes of the least concave majorant of their partial sums.
@@ -91,7 +94,7 @@ inline void lane_pool_sorted(const Vec<T>* sorted, const LanePrefix<T>& prefix, 
     if (bits(starts)) {
       Vec<T> steepest = splat(nothing<T>), end = splat(T(a + 1)), sum{};
       for (int b = a + 1; b <= prefix.longest; ++b) {
-        sum += sorted[b - 1] + lam * splat(T(b));
+        sum += sorted[b - 1] + (lam * splat(T(b)) - prefix.centre);
         const Vec<T> mean = sum * splat(reciprocals<T>.of[b - a]);
         const Where<T> takes = ~greater(steepest, mean) & ~greater(splat(T(b)), prefix.length);
         end = select(takes, splat(T(b)), end);
@@ -117,7 +120,7 @@ inline uint32_t lane_oscarmax(const Vec<T>* x, int count, Vec<T> lam, Vec<T>* y)
     const Vec<T> weight = select(inside, larger(z[a] - prefix.tau, Vec<T>{}), Vec<T>{});
     for (int k = 0; k < count; ++k) y[k] = select(inside & equal(x[k], sorted[a]), weight, y[k]);
   }
-  lane_normalise<T>(y, count);
+  lane_settle<T>(y, count);
   return 0;
 }
 

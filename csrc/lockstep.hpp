@@ -115,6 +115,7 @@ class Lockstep {
   }
 
   uint32_t solve() {
+    count_ = (count_ + unrolled - 1) / unrolled * unrolled;
     rows_to_lanes<T>(values(0), stride, count_, x_);
     uint32_t undefined = 0;
     for (int k = 0; k < count_; ++k) undefined |= ~bits(equal(x_[k], x_[k]));

@@ -8,6 +8,7 @@
 #include "calls.hpp"
 #include "lockstep.hpp"
 #include "lockstep_products.hpp"
+#include "lockstep_short.hpp"
 #include "one_product.hpp"
 #include "one_row.hpp"
 #include "threads.hpp"
@@ -92,9 +93,8 @@ void clear_behind(const RowOut<T>& row, int64_t length) {
 
 template <class T>
 RowOut<T> row_out(const Argmax<T>& call, int64_t i) {
-  return {call.y + i * call.d, bits_row(call.support, i, call.d),
-          bits_row(has_chains(call.kernel) ? call.joined : nullptr, i, call.d), mask_row(call.mask, i, call.d),
-          call.d};
+  return {call.y + i * call.d, bits_row(call.support, i, call.d), bits_row(call.joined, i, call.d),
+          mask_row(call.mask, i, call.d), call.d};
 }
 
 // Fills in which rows of the group go in lockstep; returns the bits of the others.
@@ -114,9 +114,9 @@ uint32_t choose_lanes(const Argmax<T>& call, int32_t kernel, int64_t first, int 
   return left;
 }
 
-template <class T, int32_t kernel>
-void argmax_rows(const Argmax<T>& call, int64_t begin, int64_t end, Workspace& w) {
-  Lockstep<T, kernel> lockstep(w.words);
+// Maps rows in groups, by a Lockstep or a ShortLockstep.
+template <class T, class Groups>
+void argmax_groups(const Argmax<T>& call, int32_t kernel, int64_t begin, int64_t end, Workspace& w, Groups& groups) {
   PrefixLength prefix;
   LaneRows<T> rows = {};
   rows.d = call.d;
@@ -130,11 +130,21 @@ void argmax_rows(const Argmax<T>& call, int64_t begin, int64_t end, Workspace& w
     rows.support = out.support;
     rows.joined = out.joined;
     uint32_t left = choose_lanes(call, kernel, first, count, prefix, rows);
-    for (left |= lockstep.run(rows); left; left &= left - 1) {
+    for (left |= groups.run(rows); left; left &= left - 1) {
       const int64_t i = first + __builtin_ctz(left);
       argmax_row(kernel, call.x + i * call.d, strength(call.theta, i), w, row_out(call, i));
     }
   }
+}
+
+template <class T, int32_t kernel>
+void argmax_rows(const Argmax<T>& call, int64_t begin, int64_t end, Workspace& w) {
+  if (kernel == REGMAX_SPARSEMAX && call.d <= short_row) {
+    ShortLockstep<T> groups;
+    return argmax_groups(call, kernel, begin, end, w, groups);
+  }
+  Lockstep<T, kernel> groups(w.words);
+  argmax_groups(call, kernel, begin, end, w, groups);
 }
 
 // A strength without effect makes a mapping sparsemax, for which there is the shortest way.
@@ -144,9 +154,15 @@ inline int32_t effective_kernel(int32_t kernel, const Strength& theta) {
 }
 
 template <class T>
-int32_t argmax(const Argmax<T>& call) {
+int32_t argmax(const Argmax<T>& given) {
+  Argmax<T> call = given;
+  call.kernel = effective_kernel(given.kernel, given.theta);
+  if (!has_chains(call.kernel)) {
+    if (has_chains(given.kernel)) clear_bits(given.joined, 64 * given.n * words_of(given.d));
+    call.joined = nullptr;
+  }
   return for_rows(call.n, call.d, call.threads, [&](int64_t begin, int64_t end, Workspace& w) {
-    switch (effective_kernel(call.kernel, call.theta)) {
+    switch (call.kernel) {
       case REGMAX_SPARSEMAX:
         return argmax_rows<T, REGMAX_SPARSEMAX>(call, begin, end, w);
       case REGMAX_FUSEDMAX:

@@ -151,12 +151,7 @@ REGMAX_INLINE int spread_word(const T* values, uint64_t word, int64_t left, T* y
   int count = 0;
   for (int c = 0; c < size; c += lanes<T>) {
     const uint32_t chosen = lanes_of<T>(word, c);
-    const Vec<T> v = expand(chosen, load(values + count));
-    if (left - c >= lanes<T>) {
-      store<T>(y + c, v);
-    } else {
-      store_some<T>(y + c, static_cast<int>(left - c), v);
-    }
+    store_left<T>(y + c, left - c, expand(chosen, load(values + count)));
     count += __builtin_popcount(chosen);
   }
   return count;

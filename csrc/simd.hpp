@@ -94,6 +94,8 @@ inline Vec<float> larger(Vec<float> a, Vec<float> b) { return _mm512_max_ps(a, b
 inline Vec<double> larger(Vec<double> a, Vec<double> b) { return _mm512_max_pd(a, b); }
 inline Vec<float> smaller(Vec<float> a, Vec<float> b) { return _mm512_min_ps(a, b); }
 inline Vec<double> smaller(Vec<double> a, Vec<double> b) { return _mm512_min_pd(a, b); }
+inline Vec<float> times_plus(Vec<float> a, Vec<float> b, Vec<float> c) { return _mm512_fmadd_ps(a, b, c); }
+inline Vec<double> times_plus(Vec<double> a, Vec<double> b, Vec<double> c) { return _mm512_fmadd_pd(a, b, c); }
 inline Vec<float> square_root(Vec<float> a) { return _mm512_sqrt_ps(a); }
 inline Vec<double> square_root(Vec<double> a) { return _mm512_sqrt_pd(a); }
 
@@ -142,6 +144,10 @@ inline V smaller(V a, V b) {
   return a < b ? a : b;
 }
 
+template <class V, class = decltype(V{}[0])>
+inline V times_plus(V a, V b, V c) {
+  return a * b + c;
+}
 template <class V, class = decltype(V{}[0])>
 inline V square_root(V a) {
   for (unsigned i = 0; i < sizeof(V) / sizeof(a[0]); ++i) a[i] = std::sqrt(a[i]);
@@ -239,6 +245,11 @@ inline void store_some(double* p, int count, Vec<double> v) {
 template <class T>
 REGMAX_INLINE Vec<T> load_left(const T* p, int64_t left, T fill) {
   return left >= lanes<T> ? load(p) : load_some(p, static_cast<int>(left), fill);
+}
+
+template <class T>
+REGMAX_INLINE void store_left(T* p, int64_t left, Vec<T> v) {
+  left >= lanes<T> ? store<T>(p, v) : store_some<T>(p, static_cast<int>(left), v);
 }
 
 // Packs the lanes of `chosen` to p, where there is room for a whole vector; returns how many.

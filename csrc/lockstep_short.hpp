@@ -1,0 +1,120 @@
+// Short rows of sparsemax in lockstep: all of their scores in lanes, no screening. What a row costs then does not
+// depend on how many of its scores matter.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "lane_mappings.hpp"
+#include "lockstep.hpp"
+#include "screening.hpp"
+#include "transpose.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+constexpr int64_t short_row = 32;
+
+// Rows go this way for their length alone, so that a row's bits do not depend on the others in its group.
+template <class T>
+class ShortLockstep {
+ public:
+  // Maps the rows; returns the bits of those that are left to do: the ones that are not finite.
+  uint32_t run(const LaneRows<T>& rows) {
+    load_columns(rows);
+    subtract_top();
+    const uint32_t left = find_threshold();
+    store<T>(top_, tops_);
+    store<T>(tau_, taus_);
+    store<T>(excess_, excesses_);
+    for (int r = 0; r < lanes<T>; ++r) {
+      if (rows.length[r] && !(left >> r & 1)) write(rows, r);
+    }
+    return left;
+  }
+
+ private:
+  static constexpr int coarse_columns = 16;
+
+  // Rows that are not whole, or not of whole tiles, are padded first.
+  void load_columns(const LaneRows<T>& rows) {
+    bool whole = rows.d % unrolled == 0;
+    for (int r = 0; r < lanes<T>; ++r) whole &= rows.length[r] == rows.d;
+    count_ = static_cast<int>((rows.d + unrolled - 1) / unrolled * unrolled);
+    if (!whole) pad_rows(rows);
+    rows_to_lanes<T>(whole ? rows.x : padded_, whole ? rows.d : short_row, count_, x_);
+  }
+
+  void pad_rows(const LaneRows<T>& rows) {
+    constexpr T lowest = -std::numeric_limits<T>::infinity();
+    for (int r = 0; r < lanes<T>; ++r) {
+      for (int i = 0; i < count_; i += lanes<T>) {
+        const int64_t left = rows.length[r] - i;
+        store<T>(padded_ + r * short_row + i,
+                 left > 0 ? load_left(rows.x + r * rows.d + i, left, lowest) : splat(lowest));
+      }
+      if (rows.length[r] == 0) padded_[r * short_row] = 0;
+    }
+  }
+
+  // The columns become relative to the maximum. The maxima of every coarse_columns-th column stay: as scores of the
+  // row, they give a first guess of the threshold at little cost.
+  void subtract_top() {
+    coarse_count_ = count_ < coarse_columns ? count_ : coarse_columns;
+    for (int k = 0; k < coarse_count_; ++k) coarse_[k] = x_[k];
+    for (int k = coarse_count_; k < count_; ++k)
+      coarse_[k % coarse_columns] = larger(x_[k], coarse_[k % coarse_columns]);
+    tops_ = coarse_[0];
+    for (int k = 1; k < coarse_count_; ++k) tops_ = larger(coarse_[k], tops_);
+    for (int k = 0; k < coarse_count_; ++k) coarse_[k] -= tops_;
+    for (int k = 0; k < count_; ++k) x_[k] -= tops_;
+  }
+
+  // Newton's form of Michelot's rounds. The last step is not added to tau but kept: next to tau, it would be rounded.
+  uint32_t find_threshold() {
+    const Vec<T> one = splat(T(1)), zero{};
+    taus_ = lane_threshold<T>(coarse_, coarse_count_, splat(T(-1)), 3).tau - splat(16 * rounding<T>);
+    Vec<T> sum{}, before = splat(T(1e30));
+    Where<T> fewer{};
+    for (int round = 0; round < 64; ++round) {
+      Vec<T> sums[unrolled] = {}, counts[unrolled] = {};
+      for_columns(count_, [&](int k, int j) {
+        const Vec<T> t = x_[k] - taus_;
+        const Where<T> above = not_at_most(t, zero);  // NaN is, and spoils the sum
+        sums[j] = add_where(above, sums[j], t);
+        counts[j] = add_where(above, counts[j], one);
+      });
+      sum = total<T>(sums);
+      const Vec<T> left = total<T>(counts);
+      excesses_ = (sum - one) / left;
+      fewer = greater(before, left);
+      if (!bits(fewer)) break;
+      taus_ = select(fewer, taus_ + excesses_, taus_);
+      before = left;
+    }
+    return (bits(fewer) | ~bits(equal(sum, sum))) & all_lanes<T>;
+  }
+
+  void write(const LaneRows<T>& rows, int r) {
+    const Vec<T> top = splat(top_[r]), tau = splat(tau_[r]), excess = splat(excess_[r]), zero{};
+    const T* const x = rows.x + r * rows.d;
+    T* const y = rows.y + r * rows.d;
+    const int64_t length = rows.length[r];
+    uint64_t words[(short_row + 63) / 64] = {};
+    for (int64_t i = 0; i < length; i += lanes<T>) {
+      const Vec<T> weight = larger(load_left(x + i, length - i, nothing<T>) - top - tau - excess, zero);
+      words[i / 64] |= static_cast<uint64_t>(bits(greater(weight, zero))) << (i % 64);
+      store_left<T>(y + i, length - i, weight);
+    }
+    if (rows.support) {
+      for (int64_t i = 0; i < length; i += 64) rows.support[r * rows.words + i / 64] = words[i / 64];
+    }
+  }
+
+  int count_ = 0, coarse_count_ = 0;
+  Vec<T> tops_, taus_, excesses_;
+  T top_[lanes<T>], tau_[lanes<T>], excess_[lanes<T>];
+  Vec<T> x_[short_row], coarse_[coarse_columns];
+  T padded_[lanes<T> * short_row];
+};
+
+}  // namespace regmax::REGMAX_ISA
