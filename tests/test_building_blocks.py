@@ -9,7 +9,7 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from conftest import Front
+from fronts import Front
 from torch.autograd import gradcheck, gradgradcheck
 
 import regmax

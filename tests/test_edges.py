@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import Front
+from fronts import Front
 from table import Entry
 
 import regmax

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from conftest import Front
+from fronts import Front
 from table import Entry
 
 import regmax

@@ -8,7 +8,7 @@ import certificates
 import numpy as np
 import pytest
 import torch
-from conftest import Front
+from fronts import Front
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from points import pattern

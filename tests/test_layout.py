@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from conftest import Front
+from fronts import Front
 from table import Entry
 
 RNG = np.random.default_rng(7)

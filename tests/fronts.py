@@ -1,0 +1,32 @@
+"""The frameworks as tests reach them: NumPy arrays go in, NumPy arrays come out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+
+@dataclass(frozen=True)
+class Front:
+    """A framework and a kernel path: `array` takes a NumPy array to the framework, `numpy` brings a result back."""
+
+    name: str
+    array: Callable[[np.ndarray], Any]
+    numpy: Callable[[Any], np.ndarray]
+
+    def __call__(
+        self, function: Callable[..., Any], x: np.ndarray, *arrays: np.ndarray, **options: Any
+    ) -> np.ndarray:
+        """Call a public function of regmax on NumPy arrays, by way of this front."""
+        options = {key: self.array(o) if isinstance(o, np.ndarray) else o for key, o in options.items()}
+        return self.numpy(function(self.array(x), *map(self.array, arrays), **options))
+
+
+FRONTS = {
+    "numpy": Front("numpy", np.asarray, np.asarray),
+    "torch": Front("torch", torch.tensor, lambda y: y.detach().numpy()),
+}
