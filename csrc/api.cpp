@@ -100,12 +100,13 @@ bool valid(const regmax_attention* call) {
 }
 
 template <class T>
-int32_t checked_forward(int32_t (*run)(const regmax_attention&, T*, regmax_weights&), const regmax_attention* call,
+int32_t checked_forward(int32_t (*run)(const regmax_attention&, T*, regmax_weights*), const regmax_attention* call,
                         T* out, regmax_weights** weights) {
   if (!valid(call)) return REGMAX_BAD_ARGUMENT;
+  if (!weights) return run(*call, out, nullptr);
   *weights = new (std::nothrow) regmax_weights{};
   if (!*weights) return REGMAX_OUT_OF_MEMORY;
-  const int32_t status = run(*call, out, **weights);
+  const int32_t status = run(*call, out, *weights);
   if (status == REGMAX_OK) return status;
   regmax_attention_take(*weights, nullptr, nullptr, nullptr, nullptr);
   *weights = nullptr;

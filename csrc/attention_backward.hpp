@@ -8,6 +8,7 @@
 // densely.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -90,7 +91,7 @@ class Backward {
       differentiate_weights(row, kv_head, dense ? line : nullptr);
       multiply_by_jacobian(begin, count, s.workspace);
       if (dense) {
-        spread(scores_grad, columns, count, depth(block), line);
+        spread(scores_grad, columns, count, 0, depth(block), line);
       } else {
         sum_rows(scores_grad, columns, count, keys_of(kv_head), call_.e, q_grad + r * call_.e);
       }
@@ -127,21 +128,6 @@ class Backward {
     for (int64_t k = 0; k < count; ++k) grad[k] *= static_cast<T>(dropout_.factor(row, columns[k]));
   }
 
-  static bool is_prefix(const int32_t* columns, int64_t count) {
-    return count > 0 && columns[count - 1] == count - 1;
-  }
-
-  // line = values at their columns, zeros elsewhere.
-  static void spread(const T* values, const int32_t* columns, int64_t count, int64_t width, T* line) {
-    if (is_prefix(columns, count)) {
-      std::memcpy(line, values, static_cast<std::size_t>(count) * sizeof(T));
-      std::memset(line + count, 0, static_cast<std::size_t>(width - count) * sizeof(T));
-      return;
-    }
-    std::memset(line, 0, static_cast<std::size_t>(width) * sizeof(T));
-    for (int64_t k = 0; k < count; ++k) line[columns[k]] = values[k];
-  }
-
   // Replaces dP by scale J dP.
   void multiply_by_jacobian(int64_t begin, int64_t count, Workspace& w) {
     T* const grad = grads_.scores + begin;
@@ -151,6 +137,8 @@ class Backward {
       for (int64_t k = 0; k < count; ++k) grad[k] = std::numeric_limits<T>::quiet_NaN();
     } else if (call_.kernel == REGMAX_SPARSEMAX) {
       centre(grad, count, static_cast<T>(call_.scale));
+    } else if (call_.kernel == REGMAX_SQPNORMMAX && call_.theta == 1.5 && count > 1) {
+      multiply_by_sqpnorm(y, grad, count);
     } else if (is_one_group(begin, count)) {
       std::memset(grad, 0, static_cast<std::size_t>(count) * sizeof(T));
     } else {
@@ -161,9 +149,47 @@ class Backward {
     }
   }
 
+  // For p = 1.5 and s = sum y^1.5, J's M is 2 s^(-1/3) [ diag(y^(1/2)) - y y^T / (2 s) ] (jacobians.hpp); y sums to
+  // one.
+  void multiply_by_sqpnorm(const T* y, T* v, int64_t count) const {
+    RowSums sums = sum_products(y, v, count);
+    const double s = sums.of[0], along = sums.of[1], roots = sums.of[2], rooted = sums.of[3], half = 0.5 / s;
+    const double ratio = (rooted - half * along) / (roots - half);
+    const double scale = 2 * call_.scale / std::cbrt(s), along_y = half * (along - ratio);
+    const Vec<T> ratios = splat(static_cast<T>(ratio)), scales = splat(static_cast<T>(scale));
+    const Vec<T> slopes = splat(static_cast<T>(along_y));
+    for (int64_t k = 0; k < count; k += lanes<T>) {
+      const int some = static_cast<int>(count - k < lanes<T> ? count - k : lanes<T>);
+      const Vec<T> weight = load_part(y + k, some), direction = load_part(v + k, some);
+      const Vec<T> product = scales * (square_root(weight) * (direction - ratios) - slopes * weight);
+      store_some<T>(v + k, some, product);
+    }
+  }
+
+  // sum y^1.5, <y, v>, sum y^(1/2), <y^(1/2), v>
+  static RowSums sum_products(const T* y, const T* v, int64_t count) {
+    RowSums total;
+    for (int64_t begin = 0; begin < count; begin += stretch) {
+      const int64_t end = begin + stretch < count ? begin + stretch : count;
+      Vec<T> sums[4] = {};
+      for (int64_t k = begin; k < end; k += lanes<T>) {
+        const int some = static_cast<int>(end - k < lanes<T> ? end - k : lanes<T>);
+        const Vec<T> weight = load_part(y + k, some), direction = load_part(v + k, some), root = square_root(weight);
+        sums[0] = multiply_add(weight, root, sums[0]);
+        sums[1] = multiply_add(weight, direction, sums[1]);
+        sums[2] += root;
+        sums[3] = multiply_add(root, direction, sums[3]);
+      }
+      for (int i = 0; i < 4; ++i) total.of[i] += static_cast<double>(sum_of<T>(sums[i]));
+    }
+    return total;
+  }
+
+  static Vec<T> load_part(const T* p, int some) { return some < lanes<T> ? load_some(p, some, T(0)) : load(p); }
+
   // One group has all the weight, whatever the scores.
   bool is_one_group(int64_t begin, int64_t count) const {
-    if (call_.kernel == REGMAX_SQPNORMMAX) return count == 1;
+    if (call_.kernel == REGMAX_SQPNORMMAX) return count == 1;  // equal weights are no group here
     const T* const y = grads_.values + begin;
     if (y[0] != y[count - 1]) return false;
     if (grads_.joined)
@@ -189,8 +215,6 @@ class Backward {
     for (int64_t k = 0; k < count; ++k) v[k] = scale * (v[k] - mean);
   }
 
-  double factor(int64_t row, int32_t column) const { return dropout_.active() ? dropout_.factor(row, column) : 1; }
-
   // With few heads, ranges of keys share out the work.
   int64_t ranges_per_head() const {
     const int64_t heads = kv_heads(call_), most = call_.keys / 64 + 1;
@@ -215,41 +239,44 @@ class Backward {
     }
   }
 
-  // Calls entry(row, column, place) for the block's weights at columns from begin to end.
-  template <class Entry>
-  void for_entries(const QueryBlock& block, int64_t begin, int64_t end, const Entry& entry) {
+  void add_sparse(const QueryBlock& block, int64_t begin, int64_t end, T* k_grad, T* v_grad) {
     for (int64_t row = block.row(call_); row < block.row(call_) + block.rows; ++row) {
       for (int64_t place = grads_.starts[row]; place < grads_.starts[row + 1]; ++place) {
         const int32_t column = grads_.columns[place];
-        if (column >= begin && column < end) entry(row, column, place);
+        if (column < begin || column >= end) continue;
+        add_multiple(grads_.scores[place], typed<T>(call_.q) + row * call_.e, call_.e, k_grad + column * call_.e);
+        add_multiple(dropped(row, place), grads_.out + row * call_.e_v, call_.e_v, v_grad + column * call_.e_v);
       }
     }
   }
 
-  void add_sparse(const QueryBlock& block, int64_t begin, int64_t end, T* k_grad, T* v_grad) {
-    for_entries(block, begin, end, [&](int64_t row, int32_t column, int64_t place) {
-      add_multiple(grads_.scores[place], typed<T>(call_.q) + row * call_.e, call_.e, k_grad + column * call_.e);
-      add_multiple(static_cast<T>(grads_.values[place] * factor(row, column)), grads_.out + row * call_.e_v,
-                   call_.e_v, v_grad + column * call_.e_v);
-    });
-  }
-
   void add_dense(const QueryBlock& block, int64_t begin, int64_t end, T* k_grad, T* v_grad, BackwardScratch<T>& s) {
-    const int64_t stride = scores_stride<T>(call_), width = end - begin, first = block.row(call_);
+    const int64_t stride = scores_stride<T>(call_), first = block.row(call_), width = end - begin;
     if (width <= 0) return;
     for (int64_t r = 0; r < block.rows; ++r) {
-      std::memset(s.scores + r * stride, 0, static_cast<std::size_t>(width) * sizeof(T));
-      std::memset(s.weights + r * stride, 0, static_cast<std::size_t>(width) * sizeof(T));
+      const int64_t start = grads_.starts[first + r], count = grads_.starts[first + r + 1] - start;
+      const int32_t* const columns = grads_.columns + start;
+      spread(grads_.scores + start, columns, count, begin, end, s.scores + r * stride);
+      spread(dropped_row(first + r, s.workspace), columns, count, begin, end, s.weights + r * stride);
     }
-    for_entries(block, begin, end, [&](int64_t row, int32_t column, int64_t place) {
-      const int64_t at = (row - first) * stride + column - begin;
-      s.scores[at] = grads_.scores[place];
-      s.weights[at] = static_cast<T>(grads_.values[place] * factor(row, column));
-    });
     multiply<T>({s.scores, 1, stride}, typed<T>(call_.q) + first * call_.e, width, block.rows, call_.e,
                 k_grad + begin * call_.e, true);
     multiply<T>({s.weights, 1, stride}, grads_.out + first * call_.e_v, width, block.rows, call_.e_v,
                 v_grad + begin * call_.e_v, true);
+  }
+
+  // A weight as the output saw it.
+  T dropped(int64_t row, int64_t place) const {
+    const T y = grads_.values[place];
+    return dropout_.active() ? y * static_cast<T>(dropout_.factor(row, grads_.columns[place])) : y;
+  }
+
+  const T* dropped_row(int64_t row, Workspace& w) const {
+    const int64_t start = grads_.starts[row], count = grads_.starts[row + 1] - start;
+    if (!dropout_.active()) return grads_.values + start;
+    T* const weights = static_cast<T*>(w.packed);
+    for (int64_t k = 0; k < count; ++k) weights[k] = dropped(row, start + k);
+    return weights;
   }
 
   const regmax_attention& call_;

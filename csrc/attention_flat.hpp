@@ -15,9 +15,9 @@ namespace regmax::REGMAX_ISA {
 
 constexpr int64_t stretch = 1024;
 
-// Sums of up to three numbers per score.
+// Sums of up to four numbers per score.
 struct RowSums {
-  double of[3] = {};
+  double of[4] = {};
 };
 
 // Adds term(x - top, where) for every vector of the row; lanes behind its end are `nothing`.

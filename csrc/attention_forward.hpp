@@ -179,18 +179,17 @@ class ForwardBlock {
 
   void sum_values(const regmax_weights_block& weights, T* out) {
     const int64_t depth = visible_keys(call_, block_.first + block_.rows - 1);
-    const bool dense = static_cast<double>(weights.size) > dense_share * static_cast<double>(block_.rows * depth);
     const T* const v = typed<T>(call_.v) + kv_head_ * call_.keys * call_.e_v;
     const int32_t* columns = weights.columns;
     const T* y = typed<T>(weights.values);
+    const bool dense = static_cast<double>(weights.size) > dense_share * static_cast<double>(block_.rows * depth);
     for (int64_t r = 0; r < block_.rows; columns += weights.counts[r], y += weights.counts[r], ++r) {
       const T* const kept = drop(r, y, columns, weights.counts[r]);
-      if (!dense) {
+      if (dense) {
+        spread(kept, columns, weights.counts[r], 0, depth, scores(r));
+      } else {
         sum_rows(kept, columns, weights.counts[r], v, call_.e_v, out + r * call_.e_v);
-        continue;
       }
-      std::memset(scores(r), 0, static_cast<std::size_t>(depth) * sizeof(T));
-      for (int64_t k = 0; k < weights.counts[r]; ++k) scores(r)[columns[k]] = kept[k];
     }
     if (dense) multiply<T>({s_.scores, stride_, 1}, v, block_.rows, depth, call_.e_v, out, false);
   }
@@ -214,19 +213,32 @@ class ForwardBlock {
   int64_t length_[64] = {};
 };
 
+// Where `weights` is nullptr nobody wants them: a block's are freed when its output is written.
 template <class T>
-int32_t attention_forward(const regmax_attention& call, T* out, regmax_weights& weights) {
-  weights.item_size = sizeof(T);
-  weights.count = call.heads * blocks_per_head<T>(call);
-  weights.blocks = static_cast<regmax_weights_block*>(
-      std::calloc(static_cast<std::size_t>(weights.count), sizeof(regmax_weights_block)));
+int32_t attention_forward(const regmax_attention& call, T* out, regmax_weights* weights) {
+  const int64_t blocks = call.heads * blocks_per_head<T>(call);
+  if (weights) {
+    weights->item_size = sizeof(T);
+    weights->count = blocks;
+    weights->blocks = static_cast<regmax_weights_block*>(
+        std::calloc(static_cast<std::size_t>(blocks) + 1, sizeof(regmax_weights_block)));
+    if (!weights->blocks) return REGMAX_OUT_OF_MEMORY;
+  }
   PackedKeys<T> keys(call);
-  if (!weights.blocks || !keys) return REGMAX_OUT_OF_MEMORY;
+  if (!keys) return REGMAX_OUT_OF_MEMORY;
   run_jobs(
       kv_heads(call), call.threads, [](void* k, int64_t head) { static_cast<PackedKeys<T>*>(k)->pack(head); }, &keys);
-  return run_with_scratch<ForwardScratch<T>>(call, weights.count, [&](int64_t job, ForwardScratch<T>& scratch) {
+  return run_with_scratch<ForwardScratch<T>>(call, blocks, [&](int64_t job, ForwardScratch<T>& scratch) {
     const QueryBlock block = query_block<T>(call, job);
-    return ForwardBlock<T>(call, keys, block, scratch).run(weights.blocks[job], out + block.row(call) * call.e_v);
+    ForwardBlock<T> forward(call, keys, block, scratch);
+    T* const block_out = out + block.row(call) * call.e_v;
+    if (weights) return forward.run(weights->blocks[job], block_out);
+    regmax_weights_block unwanted{};
+    const bool done = forward.run(unwanted, block_out);
+    std::free(unwanted.columns);
+    std::free(unwanted.values);
+    std::free(unwanted.joined);
+    return done;
   });
 }
 

@@ -157,15 +157,23 @@ inline void multiply_panel(const T* a, int64_t rows, int64_t width, const T* pan
   }
 }
 
+#if defined(__AVX512F__)
 template <class T>
 inline T sum_of(Vec<T> v) {
-  T numbers[lanes<T>];
-  store<T>(numbers, v);
-  for (int half = lanes<T> / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) numbers[i] += numbers[i + half];
+  if constexpr (sizeof(T) == 4) {
+    return _mm512_reduce_add_ps(v);
+  } else {
+    return _mm512_reduce_add_pd(v);
   }
-  return numbers[0];
 }
+#else
+template <class T>
+inline T sum_of(Vec<T> v) {
+  T sum = 0;
+  for (int lane = 0; lane < lanes<T>; ++lane) sum += v[lane];
+  return sum;
+}
+#endif
 
 template <class T>
 inline T inner_product(const T* a, const T* b, int64_t width) {

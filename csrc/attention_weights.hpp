@@ -74,6 +74,24 @@ class RowWriter {
   int64_t first_ = 0;
 };
 
+// Whether a row keeps its first keys and no others, flat rows being of that kind: then it needs no gathering.
+inline bool is_prefix(const int32_t* columns, int64_t count) { return count > 0 && columns[count - 1] == count - 1; }
+
+// The part of a row at columns from begin to end, with its zeros.
+template <class T>
+inline void spread(const T* values, const int32_t* columns, int64_t count, int64_t begin, int64_t end, T* line) {
+  if (is_prefix(columns, count)) {
+    const int64_t last = count < end ? count : end, done = last > begin ? last - begin : 0;
+    std::memcpy(line, values + begin, static_cast<std::size_t>(done) * sizeof(T));
+    std::memset(line + done, 0, static_cast<std::size_t>(end - begin - done) * sizeof(T));
+    return;
+  }
+  std::memset(line, 0, static_cast<std::size_t>(end - begin) * sizeof(T));
+  for (int64_t k = 0; k < count; ++k) {
+    if (columns[k] >= begin && columns[k] < end) line[columns[k] - begin] = values[k];
+  }
+}
+
 // Dropout decides by a hash of the seed and the place: the same in every pass, whatever the number of threads
 // (splitmix64, two rounds of its finaliser).
 class Dropout {

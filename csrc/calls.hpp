@@ -93,8 +93,8 @@ struct Core {
   int32_t (*jacobian_product_f64)(const JacobianProduct<double>&);
   int32_t (*prox_owl_f32)(const ProxOwl<float>&);
   int32_t (*prox_owl_f64)(const ProxOwl<double>&);
-  int32_t (*attention_forward_f32)(const regmax_attention&, float*, regmax_weights&);
-  int32_t (*attention_forward_f64)(const regmax_attention&, double*, regmax_weights&);
+  int32_t (*attention_forward_f32)(const regmax_attention&, float*, regmax_weights*);
+  int32_t (*attention_forward_f64)(const regmax_attention&, double*, regmax_weights*);
   int32_t (*attention_backward_f32)(const regmax_attention&, const AttentionGradients<float>&);
   int32_t (*attention_backward_f64)(const regmax_attention&, const AttentionGradients<double>&);
 };

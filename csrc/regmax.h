@@ -90,7 +90,7 @@ typedef struct regmax_attention {
 /* The nonzero weights of a forward pass, before dropout. */
 typedef struct regmax_weights regmax_weights;
 
-/* Writes out, and gives the weights to be taken: regmax_attention_take must follow. */
+/* Writes out, and unless `weights` is NULL gives the weights to be taken: regmax_attention_take must follow. */
 int32_t regmax_attention_forward_f32(const regmax_attention* call, float* out, regmax_weights** weights);
 int32_t regmax_attention_forward_f64(const regmax_attention* call, double* out, regmax_weights** weights);
 

@@ -125,15 +125,13 @@ def forward(
     """The output, and the weights if they are to be kept."""
     out = q.new_empty(*q.shape[:-1], v.shape[-1])
     call, handle = _describe(problem, q, k, v), ctypes.c_void_p()
-    native.check(_passes()[0][q.element_size()](ctypes.byref(call), out.data_ptr(), ctypes.byref(handle)))
-    return out, _take(handle, call, q, problem.kernel == "fusedmax", keep)
+    run = _passes()[0][q.element_size()]
+    native.check(run(ctypes.byref(call), out.data_ptr(), ctypes.byref(handle) if keep else None))
+    return out, _take(handle, call, q, problem.kernel == "fusedmax") if keep else None
 
 
-def _take(handle: ctypes.c_void_p, call: _Call, q: Tensor, chained: bool, keep: bool) -> Weights | None:
+def _take(handle: ctypes.c_void_p, call: _Call, q: Tensor, chained: bool) -> Weights:
     size_of, take = _handover()
-    if not keep:
-        take(handle, None, None, None, None)
-        return None
     size = size_of(handle)
     weights = Weights(
         torch.empty(call.heads * call.queries + 1, dtype=torch.int64),

@@ -1,0 +1,30 @@
+"""Attention's tests judge the fused path: none of them may quietly run densely."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from regmax.kernels import native
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from regmax.sparse_attention import core
+
+
+@pytest.fixture
+def fused_calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The kernels that the core's attention was called with."""
+    assert native.available(), "the tests judge the native core: build it first"
+    calls: list[str] = []
+    forward = core.forward
+
+    def counted(problem: core.Problem, *tensors: object, **options: object) -> object:
+        calls.append(problem.kernel)
+        return forward(problem, *tensors, **options)
+
+    monkeypatch.setattr(core, "forward", counted)
+    yield calls
