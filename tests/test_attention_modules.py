@@ -167,6 +167,18 @@ def test_causality_needs_no_mask_and_reaches_appended_keys() -> None:
     assert torch.any(expected[1][:, 0, KEYS:] != 0)
 
 
+def test_autocast() -> None:
+    theirs, ours = pair(batch_first=True, add_bias_kv=True, add_zero_attn=True)
+    x = torch.randn(BATCH, KEYS, WIDTH)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for call in ({}, {"attn_mask": torch.randn(KEYS, KEYS)}, {"key_padding_mask": padding()}):
+            torch.testing.assert_close(
+                ours(x, x, x, **call), theirs(x, x, x, **call), rtol=0.05, atol=0.05, check_dtype=False
+            )
+        ours.mapping = "fusedmax"
+        assert ours(x, x, x, need_weights=False)[0].dtype == torch.bfloat16
+
+
 def test_dropout_acts_in_training_alone() -> None:
     _, ours = pair("sparsemax", batch_first=True, dropout=0.5)
     x = torch.randn(BATCH, KEYS, WIDTH)

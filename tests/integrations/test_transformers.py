@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from hugging import LENGTH, MODELS, PAD, REAL, WORDS, Model, output
+from torch.nn import functional
 
 import regmax
 from regmax.integrations import transformers as sparse
 
 MAPPINGS = ("softmax", "sparsemax", "fusedmax", "oscarmax", "sqpnormmax")
 EVERY_MODEL = pytest.mark.parametrize("architecture", MODELS)
+TEXTS = pytest.mark.parametrize("architecture", [name for name, model in MODELS.items() if not model.pixels])
 EVERY_MAPPING = pytest.mark.parametrize("mapping", MAPPINGS)
 GENERATORS = pytest.mark.parametrize("architecture", [name for name, model in MODELS.items() if model.causal])
 
@@ -40,12 +43,10 @@ def test_softmax_equals_eager_at_real_positions(architecture: str, left: bool) -
     torch.testing.assert_close(ours[real], eager[real], rtol=1e-5, atol=1e-5)
 
 
-@EVERY_MODEL
+@TEXTS
 @EVERY_MAPPING
 def test_padding_does_not_leak(architecture: str, mapping: str) -> None:
     model = MODELS[architecture]
-    if model.pixels:
-        pytest.skip("images are not padded")
     built, inputs = model.build(mapping), model.inputs()
     before = output(built, inputs)
     inputs["input_ids"] = inputs["input_ids"].clone()
@@ -211,11 +212,33 @@ def test_a_float_mask_deletes_like_a_boolean_one(value: float) -> None:
     assert torch.equal(ours, output(built, {**inputs, "attention_mask": mask}))
 
 
-def test_half_precision() -> None:
-    model = MODELS["llama"]
-    inputs = model.inputs()
-    full, half = model.build("fusedmax"), model.build("fusedmax").bfloat16()
-    ours = output(half, inputs)
-    assert ours.dtype == torch.bfloat16
+@EVERY_MODEL
+@pytest.mark.parametrize("mapping", ["softmax", "fusedmax"])
+@pytest.mark.parametrize("autocast", [False, True])
+def test_half_precision(architecture: str, mapping: str, autocast: bool) -> None:
+    model = MODELS[architecture]
+    inputs, full = model.inputs(), model.build(mapping)
     real = model.real(inputs)
-    assert (ours[real].float() - output(full, inputs)[real]).abs().mean() < 0.3
+    expected = output(full, inputs)[real]
+    half = full if autocast else full.bfloat16()
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+        if model.pixels and not autocast:
+            inputs = {"pixel_values": inputs["pixel_values"].bfloat16()}
+        ours = output(half, inputs)[real].float()
+    assert functional.cosine_similarity(ours.flatten(), expected.flatten(), dim=0) > 0.95
+
+
+def test_queries_and_keys_of_another_type_than_the_values() -> None:
+    config = transformers.Qwen3Config(
+        vocab_size=WORDS,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+        intermediate_size=24,
+    )
+    model = transformers.AutoModel.from_config(config, attn_implementation="fusedmax")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        model(torch.arange(3, 3 + LENGTH)[None]).last_hidden_state.sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)

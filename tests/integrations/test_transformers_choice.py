@@ -129,6 +129,15 @@ def test_what_a_model_adds_to_attention_is_computed_or_refused() -> None:
         model(**WORD_IDS)
 
 
+def test_from_pretrained_takes_the_name(tmp_path: Path) -> None:
+    model = MODELS["bert"]
+    built, inputs = model.build("fusedmax"), model.inputs()
+    built.save_pretrained(tmp_path)  # transformers' own, which forgets the choice
+    assert model.model_class.from_pretrained(tmp_path).config._attn_implementation == "sdpa"
+    again = model.model_class.from_pretrained(tmp_path, attn_implementation="fusedmax").eval()
+    assert torch.equal(output(again, inputs), output(built, inputs))
+
+
 SAVED = {
     "name": ("fusedmax", "fusedmax"),
     "regularizer": ("fusedmax-strong", regmax.FusedLasso(lam=0.5)),

@@ -104,7 +104,8 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             key: likewise.
             value: likewise.
             key_padding_mask: (batch, keys): True, or -inf, where a key is padding.
-            need_weights: whether to return weights; without them the sparse kernels need no dense matrix.
+            need_weights: whether to return weights, before dropout; without them the sparse kernels need no dense
+                matrix.
             attn_mask: (queries, keys) or (batch * heads, queries, keys): True, or -inf, where a query may not look.
             average_attn_weights: whether weights are averaged over the heads.
             is_causal: each query sees the keys up to its own place. An `attn_mask` beside it must say the same; unlike
@@ -165,7 +166,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         extra = []
         if self.bias_k is not None and self.bias_v is not None:
             # (1, 1, embed_dim) -> (batch, heads, 1, width of a head)
-            key, value = (b.view(1, *shape[1:]).expand(shape) for b in (self.bias_k, self.bias_v))
+            key, value = (b.view(1, *shape[1:]).expand(shape).to(k) for b in (self.bias_k, self.bias_v))
             extra.append((key, value))
         if self.add_zero_attn:
             extra.append((k.new_zeros(shape), k.new_zeros(shape)))

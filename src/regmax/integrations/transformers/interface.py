@@ -44,8 +44,8 @@ class Attend:
         keep, bias = _split(attention_mask, position_bias)
         wanted = _wants_weights(options)
         attended: Any = attention(
-            query,
-            key,
+            query.to(value.dtype),  # under autocast, norms of queries and keys (Qwen 3) make them float32
+            key.to(value.dtype),
             value,
             mapping=as_weighting(self.mapping),
             mask=keep,
