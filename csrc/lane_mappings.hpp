@@ -44,14 +44,14 @@ struct Threshold {
 // its number alone, so columns of `nothing` behind the last change no bit.
 constexpr int unrolled = 4;
 
-// Calls add(k, k % unrolled) for every column.
+// Calls add(k, k % unrolled) for every column, the second being a constant wherever it is inlined.
 template <class Add>
 REGMAX_INLINE void for_columns(int count, const Add& add) {
   int k = 0;
-  for (; k + unrolled <= count; k += unrolled) {
-    for (int j = 0; j < unrolled; ++j) add(k + j, j);
-  }
-  for (int j = 0; k + j < count; ++j) add(k + j, j);
+  for (; k + 4 <= count; k += 4) add(k, 0), add(k + 1, 1), add(k + 2, 2), add(k + 3, 3);
+  if (k < count) add(k, 0);
+  if (k + 1 < count) add(k + 1, 1);
+  if (k + 2 < count) add(k + 2, 2);
 }
 
 template <class T>
