@@ -94,8 +94,8 @@ int32_t checked_owl(int32_t (*run)(const ProxOwl<T>&), const ProxOwl<T>& call) {
 
 bool valid(const regmax_attention* call) {
   return call->kernel >= REGMAX_SPARSEMAX && call->kernel <= REGMAX_SQPNORMMAX &&
-         valid_strength(call->kernel, call->theta) && call->heads >= 0 && call->groups >= 1 &&
-         call->heads % call->groups == 0 && call->queries >= 0 && call->keys >= 0 && call->keys <= INT32_MAX &&
+         valid_strength(call->kernel, call->theta) && call->heads >= 1 && call->groups >= 1 &&
+         call->heads % call->groups == 0 && call->queries >= 1 && call->keys >= 1 && call->keys <= INT32_MAX &&
          call->e % 16 == 0 && call->e_v % 16 == 0 && call->dropout_p >= 0 && call->dropout_p <= 1;
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from regmax.sparse_attention import core
 
 
 @pytest.fixture
-def fused_calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def fused_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kernels that the core's attention was called with."""
     assert native.available(), "the tests judge the native core: build it first"
     calls: list[str] = []
@@ -27,4 +26,4 @@ def fused_calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return forward(problem, *tensors, **options)
 
     monkeypatch.setattr(core, "forward", counted)
-    yield calls
+    return calls

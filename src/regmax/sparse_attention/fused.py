@@ -36,7 +36,7 @@ def suits(inputs: Inputs, found: Known) -> bool:
         and not isinstance(omega, OscarComposition)
         and isinstance(found.gamma, _NUMBER)
         and (omega.theta is None or isinstance(omega.theta, _NUMBER))
-        and all(is_plain(x) for x in (q, inputs.k, inputs.v))
+        and all(is_plain(x) and x.numel() for x in (q, inputs.k, inputs.v))
         and not torch.is_autocast_enabled("cpu")
         and not (inputs.bias is not None and inputs.bias.requires_grad and torch.is_grad_enabled())
     )
