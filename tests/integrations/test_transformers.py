@@ -43,6 +43,28 @@ def test_softmax_equals_eager_at_real_positions(architecture: str, left: bool) -
     torch.testing.assert_close(ours[real], eager[real], rtol=1e-5, atol=1e-5)
 
 
+def test_a_sliding_window_is_kept() -> None:
+    config = transformers.MistralConfig(
+        vocab_size=WORDS,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        intermediate_size=24,
+        sliding_window=3,
+    )
+    model = transformers.AutoModel.from_config(config, attn_implementation="fusedmax").eval()
+    words = torch.arange(3, 3 + LENGTH)[None]
+    (y,) = model(words, output_attentions=True).attentions
+    places = torch.arange(LENGTH)
+    distance = places[:, None] - places
+    assert torch.all(y[..., (distance < 0) | (distance >= 3)] == 0)
+    torch.testing.assert_close(y.sum(-1), torch.ones_like(y[..., 0]))
+    before = model(words).last_hidden_state
+    words[0, 0] = 17
+    assert torch.equal(model(words).last_hidden_state[:, 3:], before[:, 3:])
+
+
 @TEXTS
 @EVERY_MAPPING
 def test_padding_does_not_leak(architecture: str, mapping: str) -> None:
