@@ -79,7 +79,7 @@ TRANSFORMS: dict[str, Callable[[Any, torch.Tensor], Callable[[torch.Tensor], Any
     "jacrev": lambda f, v: torch.func.jacrev(f),
     "jacfwd": lambda f, v: torch.func.jacfwd(f),
     "hessian": lambda f, v: torch.func.hessian(lambda x: (f(x) ** 2 * v).sum()),
-    "vmap": lambda f, v: torch.func.vmap(f, in_dims=1),
+    "vmap": lambda f, v: torch.func.vmap(lambda x: f(x), in_dims=1),
 }
 
 

@@ -115,7 +115,7 @@ def test_a_certificate_proves_the_weights(entry: Entry, front: Front, x: np.ndar
     size = (
         1 + entry.parameters.get("lam", 0) * x.shape[1]
     )  # the gap adds and subtracts numbers as large as this
-    np.testing.assert_allclose(gap, 0, atol=16 * np.finfo(x.dtype).eps * size)
+    np.testing.assert_allclose(gap, 0, atol=64 * np.finfo(x.dtype).eps * size)
 
 
 @given(x=scores(), rng=seeds(), gamma=GAMMAS, step=st.sampled_from((1e-4, 1e-2, 1.0)))
