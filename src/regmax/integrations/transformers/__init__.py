@@ -7,8 +7,8 @@
     model = AutoModel.from_pretrained("bert-base-uncased", attn_implementation="fusedmax")
     sparse.check(model, tokenizer("A sentence.", return_tensors="pt"))
 
-`output_attentions=True` in a call gives the sparse weights. A model that does not ask for an implementation (Bloom, MPT,
-DeBERTa) takes the name, computes softmax, and may misread the boolean masks that go with the name: hence `check`.
+`output_attentions=True` in a call gives the sparse weights. A model that does not ask for an implementation (Bloom,
+MPT, DeBERTa) takes the name, computes softmax, and may misread the boolean masks that go with the name: hence `check`.
 """
 
 from regmax.integrations.transformers.checking import check
