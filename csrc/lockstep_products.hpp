@@ -10,40 +10,40 @@
 
 namespace regmax::REGMAX_ISA {
 
-// One row of a group; support and joined may be nullptr.
+// The rows of a group: d apart in y, v and out, words apart in support and joined, which may be nullptr.
 template <class T>
-struct LaneProduct {
+struct ProductRows {
   const T* y;
   const T* v;
-  T* out;  // nullptr: the lane is idle
+  T* out;
   const uint64_t* support;
   const uint64_t* joined;
+  int64_t d, words;
+  uint32_t active;  // a bit for each row that takes part
 };
 
 template <class T>
 class LockstepProducts {
  public:
-  static constexpr int rows = lanes<T>;
-
-  // `words` holds rows * (d + 63) / 64 words.
-  LockstepProducts(int32_t kernel, int64_t d, uint64_t* words) : kernel_(kernel), d_(d), words_(words) {}
+  // `words` holds as many words as the rows of a group have.
+  LockstepProducts(int32_t kernel, uint64_t* words) : kernel_(kernel), words_(words) {}
 
   // Multiplies the rows; returns the bits of those that are left to do: dense ones, and empty ones, which may be NaN.
-  uint32_t run(const LaneProduct<T> (&row)[lanes<T>]) {
+  uint32_t run(const ProductRows<T>& rows) {
     uint32_t left = 0;
     int most = 1;
-    for (int r = 0; r < rows; ++r) {
-      int count = row[r].out ? gather(row[r], r) : 0;
-      if (row[r].out && (count == 0 || count > max_candidates)) left |= 1u << r;
+    for (int r = 0; r < lanes<T>; ++r) {
+      int count = rows.active >> r & 1 ? gather(rows, r) : 0;
+      if (count == 0 || count > max_candidates) left |= 1u << r;
       if (count > max_candidates) count = 0;
       pad(r, count);
       if (count > most) most = count;
     }
     multiply(most);
-    for (int r = 0; r < rows; ++r) {
-      if (row[r].out && !(left >> r & 1)) spread_row(v_values(r), words(row[r], r), d_, row[r].out);
+    for (int r = 0; r < lanes<T>; ++r) {
+      if (!(left >> r & 1)) spread_row(v_values(r), support(rows, r), rows.d, rows.out + r * rows.d);
     }
-    return left;
+    return left & rows.active;
   }
 
  private:
@@ -53,21 +53,23 @@ class LockstepProducts {
   T* y_values(int r) { return y_values_ + r * stride; }
   bool needs_weights() const { return kernel_ == REGMAX_OSCARMAX || kernel_ == REGMAX_SQPNORMMAX; }
 
-  const uint64_t* words(const LaneProduct<T>& row, int r) const {
-    return row.support ? row.support : words_ + r * ((d_ + 63) / 64);
+  const uint64_t* support(const ProductRows<T>& rows, int r) const {
+    return (rows.support ? rows.support : words_) + r * rows.words;
   }
 
-  int gather(const LaneProduct<T>& row, int r) {
-    if (!row.support) find_positive(row.y, d_, words_ + r * ((d_ + 63) / 64));
-    const uint64_t* const support = words(row, r);
+  int gather(const ProductRows<T>& rows, int r) {
+    const T *const y = rows.y + r * rows.d, *const v = rows.v + r * rows.d;
+    if (!rows.support) find_positive(y, rows.d, words_ + r * rows.words);
+    const uint64_t* const words = support(rows, r);
+    const uint64_t* const joined_words = rows.joined ? rows.joined + r * rows.words : nullptr;
     uint64_t joined = 0;
     int count = 0;
-    for (int64_t i = 0; i < d_ && count <= max_candidates; i += 64) {
-      const uint64_t word = support[i / 64];
+    for (int64_t i = 0; i < rows.d && count <= max_candidates; i += 64) {
+      const uint64_t word = words[i / 64];
       if (!word) continue;
-      if (row.joined) joined |= pack_bits(row.joined[i / 64], word) << count;
-      if (needs_weights()) gather_word(row.y + i, d_ - i, word, y_values(r) + count);
-      count += gather_word(row.v + i, d_ - i, word, v_values(r) + count);
+      if (joined_words) joined |= pack_bits(joined_words[i / 64], word) << count;
+      if (needs_weights()) gather_word(y + i, rows.d - i, word, y_values(r) + count);
+      count += gather_word(v + i, rows.d - i, word, v_values(r) + count);
     }
     joined_[r] = static_cast<Int<T>>(joined);
     return count;
@@ -96,7 +98,6 @@ class LockstepProducts {
   }
 
   int32_t kernel_;
-  int64_t d_;
   uint64_t* words_;
   Int<T> joined_[lanes<T>];
   T counts_[lanes<T>];

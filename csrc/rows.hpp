@@ -11,6 +11,7 @@
 #include "lockstep_short.hpp"
 #include "one_product.hpp"
 #include "one_row.hpp"
+#include "short_products.hpp"
 #include "threads.hpp"
 #include "workspace.hpp"
 
@@ -189,32 +190,40 @@ RowIn<T> row_in(const JacobianProduct<T>& call, int64_t i) {
 }
 
 // Lockstep reads the groups of a chain off `joined`, and knows p = 1.5 alone.
-template <class T>
-bool suits_lockstep(int32_t kernel, double theta, const RowIn<T>& row) {
-  if (kernel == REGMAX_FUSEDMAX) return row.joined && theta != 0;
+inline bool suits_products(int32_t kernel, double theta, bool joined) {
+  if (kernel == REGMAX_FUSEDMAX) return joined && theta != 0;
   return kernel == REGMAX_SPARSEMAX || (kernel == REGMAX_OSCARMAX && theta != 0) || theta == 1.5;
 }
 
-template <class T>
-void jacobian_product_rows(const JacobianProduct<T>& call, int32_t kernel, int64_t begin, int64_t end, Workspace& w) {
-  LockstepProducts<T> lockstep(kernel, call.d, w.words);
+// Multiplies rows in groups, by LockstepProducts or ShortProducts.
+template <class T, class Groups>
+void multiply_groups(const JacobianProduct<T>& call, int32_t kernel, int64_t begin, int64_t end, Workspace& w,
+                     Groups& groups) {
   for (int64_t first = begin; first < end; first += lanes<T>) {
-    const int64_t count = end - first < lanes<T> ? end - first : lanes<T>;
-    LaneProduct<T> group[lanes<T>] = {};
+    const int count = static_cast<int>(end - first < lanes<T> ? end - first : lanes<T>);
     uint32_t left = 0;
-    for (int64_t r = 0; r < count; ++r) {
-      const RowIn<T> row = row_in(call, first + r);
-      if (suits_lockstep(kernel, strength(call.theta, first + r), row)) {
-        group[r] = {row.y, row.v, call.out + (first + r) * call.d, row.support, row.joined};
-      } else {
-        left |= 1u << r;
-      }
+    for (int r = 0; r < count; ++r) {
+      left |= static_cast<uint32_t>(!suits_products(kernel, strength(call.theta, first + r), call.joined)) << r;
     }
-    for (left |= lockstep.run(group); left; left &= left - 1) {
+    const RowIn<T> row = row_in(call, first);
+    const uint32_t active = (all_lanes<T> >> (lanes<T> - count)) & ~left;
+    const ProductRows<T> rows{row.y,      row.v,  call.out + first * call.d, row.support,
+                              row.joined, call.d, words_of(call.d),          active};
+    for (left |= groups.run(rows); left; left &= left - 1) {
       const int64_t i = first + __builtin_ctz(left);
       jacobian_product_row(kernel, strength(call.theta, i), row_in(call, i), call.out + i * call.d, w);
     }
   }
+}
+
+template <class T>
+void jacobian_product_rows(const JacobianProduct<T>& call, int32_t kernel, int64_t begin, int64_t end, Workspace& w) {
+  if (kernel == REGMAX_SPARSEMAX && call.d <= short_product) {
+    ShortProducts<T> groups;
+    return multiply_groups(call, kernel, begin, end, w, groups);
+  }
+  LockstepProducts<T> groups(kernel, w.words);
+  multiply_groups(call, kernel, begin, end, w, groups);
 }
 
 template <class T>

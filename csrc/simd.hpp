@@ -89,6 +89,10 @@ inline Vec<double> select(__mmask8 m, Vec<double> a, Vec<double> b) { return _mm
 inline Vec<float> add_where(__mmask16 m, Vec<float> a, Vec<float> b) { return _mm512_mask_add_ps(a, m, a, b); }
 inline Vec<double> add_where(__mmask8 m, Vec<double> a, Vec<double> b) { return _mm512_mask_add_pd(a, m, a, b); }
 inline uint32_t bits(__mmask16 m) { return m; }
+template <class T>
+inline Where<T> from_bits(uint32_t m) {
+  return static_cast<Where<T>>(m);
+}
 inline uint32_t bits(__mmask8 m) { return m; }
 inline Vec<float> larger(Vec<float> a, Vec<float> b) { return _mm512_max_ps(a, b); }
 inline Vec<double> larger(Vec<double> a, Vec<double> b) { return _mm512_max_pd(a, b); }
@@ -152,6 +156,15 @@ template <class V, class = decltype(V{}[0])>
 inline V square_root(V a) {
   for (unsigned i = 0; i < sizeof(V) / sizeof(a[0]); ++i) a[i] = std::sqrt(a[i]);
   return a;
+}
+
+template <class T, std::size_t... I>
+inline IntVec<T> lane_bits(std::index_sequence<I...>) {
+  return IntVec<T>{(Int<T>{1} << I)...};
+}
+template <class T>
+inline Where<T> from_bits(uint32_t m) {
+  return ((IntVec<T>{} + static_cast<Int<T>>(m)) & lane_bits<T>(std::make_index_sequence<lanes<T>>())) != 0;
 }
 
 #if defined(__AVX2__)

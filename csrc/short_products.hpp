@@ -1,0 +1,79 @@
+// sparsemax's Jacobian products of short rows: v minus its mean on the support, without gathering. The sums of a
+// group's rows, each a vector of partial sums, are finished together by a transpose.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep_products.hpp"
+#include "screening.hpp"
+#include "transpose.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+constexpr int64_t short_product = 128;
+
+template <class T>
+class ShortProducts {
+ public:
+  // Multiplies the rows; returns the bits of those that are left to do: empty ones, which may be NaN.
+  uint32_t run(const ProductRows<T>& rows) {
+    uint32_t left = 0;
+    for (int r = 0; r < lanes<T>; ++r) {
+      const int count = rows.active >> r & 1 ? add_up(rows, r) : 0;
+      left |= static_cast<uint32_t>(count == 0) << r;
+      counts_[r] = static_cast<T>(count ? count : 1);
+    }
+    find_means();
+    for (int r = 0; r < lanes<T>; ++r) {
+      if (!(left >> r & 1)) subtract(rows, r);
+    }
+    return left & rows.active;
+  }
+
+ private:
+  // The words of the support, in words_, and the partial sums of v over it.
+  int add_up(const ProductRows<T>& rows, int r) {
+    uint64_t* const words = words_[r];
+    const T* const v = rows.v + r * rows.d;
+    if (!rows.support) find_positive(rows.y + r * rows.d, rows.d, words);
+    Vec<T> sum{};
+    int count = 0;
+    for (int64_t i = 0; i < rows.d; i += 64) {
+      if (rows.support) words[i / 64] = rows.support[r * rows.words + i / 64];
+      const uint64_t word = words[i / 64];
+      count += __builtin_popcountll(word);
+      const int64_t size = rows.d - i < 64 ? rows.d - i : 64;
+      for (int64_t c = 0; c < size; c += lanes<T>) {
+        const Where<T> supported = from_bits<T>(lanes_of<T>(word, static_cast<int>(c)));
+        sum = add_where(supported, sum, load_left(v + i + c, size - c, T(0)));
+      }
+    }
+    store<T>(sums_ + r * lanes<T>, sum);
+    return count;
+  }
+
+  void find_means() {
+    Vec<T> columns[lanes<T>];
+    rows_to_lanes<T>(sums_, lanes<T>, lanes<T>, columns);
+    Vec<T> sum = columns[0];
+    for (int k = 1; k < lanes<T>; ++k) sum += columns[k];
+    store<T>(means_, sum / load(counts_));
+  }
+
+  void subtract(const ProductRows<T>& rows, int r) {
+    const Vec<T> mean = splat(means_[r]);
+    const T* const v = rows.v + r * rows.d;
+    T* const out = rows.out + r * rows.d;
+    for (int64_t i = 0; i < rows.d; i += lanes<T>) {
+      const Where<T> supported = from_bits<T>(lanes_of<T>(words_[r][i / 64], static_cast<int>(i % 64)));
+      const Vec<T> centred = load_left(v + i, rows.d - i, T(0)) - mean;
+      store_left<T>(out + i, rows.d - i, select(supported, centred, Vec<T>{}));
+    }
+  }
+
+  uint64_t words_[lanes<T>][short_product / 64];
+  T counts_[lanes<T>], means_[lanes<T>];
+  T sums_[lanes<T> * lanes<T>] = {};
+};
+
+}  // namespace regmax::REGMAX_ISA
