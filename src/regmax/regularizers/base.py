@@ -87,7 +87,8 @@ class Bounds:
     def contains(self, theta: float) -> bool:
         """Whether a number lies in bounds."""
         over = theta >= self.above if self.closed else theta > self.above
-        return math.isfinite(theta) and over and theta <= self.up_to
+        # Comparisons alone, which NaN fails and a compiler can trace.
+        return over and theta <= self.up_to and theta < math.inf
 
     def __str__(self) -> str:
         if self.up_to < math.inf:
