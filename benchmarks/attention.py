@@ -1,0 +1,216 @@
+"""Time `regmax.attention` against torch's `scaled_dot_product_attention` (softmax), and measure the memory it takes.
+
+    python benchmarks/attention.py [--quick] [--n 512 1024 ...] [--scores attention flat] [--threads 1 2] [--json FILE]
+
+Both attend to the same tensors, 8 heads of dimension 64 in float32, and take turns in one process, so that what else
+the machine does hits both; a ratio is that of medians. Memory is the growth of the peak resident size over what the
+process had before the call, in a process of its own, against the dense composition: scores, mapping, matmul.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+import regmax
+
+HEADS, HEAD = 8, 64
+MAPPINGS = ("sparsemax", "fusedmax", "oscarmax", "sqpnormmax")
+SCORES = ("attention", "flat", "uniform")
+# Time over softmax's: what must hold for attention-like scores, and for flat ones.
+BARS = {"sparsemax": 0.2, "fusedmax": 0.3, "oscarmax": 0.3, "sqpnormmax": 0.3}
+FORWARD_BAR, FLAT_BAR, MEMORY_BAR = 0.8, 1.2, 0.15
+
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def measure(
+    quick: bool = False,
+    lengths: Sequence[int] = (512, 1024, 2048, 4096),
+    scores: Sequence[str] = SCORES,
+    threads: Sequence[int] = (1, 2),
+    mappings: Sequence[str] = MAPPINGS,
+    memory: bool = True,
+) -> list[dict[str, Any]]:
+    """One row per mapping, length, kind of scores, causality, direction and number of threads; then the memory."""
+    if quick:
+        lengths, scores, threads, memory = [n for n in lengths if n <= 1024], scores[:1], threads[:1], False
+    rows = []
+    before = torch.get_num_threads()
+    try:
+        for n in lengths:
+            for kind in scores:
+                for is_causal in (False, True) if kind == "attention" else (False,):
+                    for count in threads:
+                        torch.set_num_threads(count)
+                        found = compare(n, kind, is_causal, mappings, repeats=3 if quick else 7)
+                        rows += [{**row, "threads": count} for row in found]
+    finally:
+        torch.set_num_threads(before)
+    return rows + ([measure_memory(name) for name in mappings] if memory else [])
+
+
+def compare(
+    n: int, kind: str, is_causal: bool, mappings: Sequence[str], repeats: int
+) -> list[dict[str, Any]]:
+    """Forward, and forward + backward, of every mapping over softmax's."""
+    q, k, v = inputs(n, kind)
+    out_grad = torch.randn(v.shape, generator=torch.Generator().manual_seed(1))
+    detached = [x.detach() for x in (q, k, v)]
+    attend: dict[str, Attend] = {"softmax": partial(scaled_dot_product_attention, is_causal=is_causal)}
+    for name in mappings:
+        attend[name] = partial(regmax.attention, mapping=mapping_of(name, n), is_causal=is_causal)
+    forward = {name: partial(call, *detached) for name, call in attend.items()}
+    both = {name: partial(_train, call, q, k, v, out_grad) for name, call in attend.items()}
+    rows = []
+    for direction, calls in (("forward", forward), ("forward + backward", both)):
+        seconds = _medians(calls, repeats)
+        for name in mappings:
+            where = ", causal" if is_causal else ""
+            ratio = seconds[name] / seconds["softmax"]
+            row = {"mapping": name, "n": n, "scores": kind, "causal": is_causal, "direction": direction}
+            row |= {"run": f"{kind} scores{where}, {direction}", "ratio": ratio, "seconds": seconds[name]}
+            rows.append(
+                row | {"bar": bar(name, kind, direction), "nonzeros": _nonzeros(attend[name], detached)}
+            )
+    return rows
+
+
+def bar(mapping: str, kind: str, direction: str) -> float | None:
+    """The ratio that must not be exceeded."""
+    if kind == "attention":
+        return FORWARD_BAR if direction == "forward" else BARS[mapping]
+    return FLAT_BAR if direction == "forward + backward" else None
+
+
+def inputs(n: int, kind: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values.
+
+    attention: every query is correlated with one key, whose score is about 2.4 where the others are N(0, 1), which
+    gives 3 to 10 nonzero weights; flat: all scores are 0.03 N(0, 1); uniform: all scores are equal.
+    """
+    generator = torch.Generator().manual_seed(n)
+    noise, k, v = (torch.randn(1, HEADS, n, HEAD, generator=generator) for _ in range(3))
+    matching = k[:, :, torch.randperm(n, generator=generator)]
+    q = {"attention": noise + 0.3 * matching, "flat": 0.03 * noise, "uniform": 0.0 * noise}[kind]
+    return q.requires_grad_(), k.requires_grad_(), v.requires_grad_()
+
+
+def mapping_of(name: str, n: int) -> Any:
+    """The mapping as it is timed: oscarmax with a strength that suits every length."""
+    return regmax.Oscar(lam=1 / n) if name == "oscarmax" else name
+
+
+def _train(attend: Attend, q: Tensor, k: Tensor, v: Tensor, out_grad: Tensor) -> None:
+    torch.autograd.grad(attend(q, k, v), (q, k, v), out_grad)
+
+
+def _nonzeros(attend: Any, tensors: Sequence[Tensor]) -> float:
+    """Nonzero weights per query."""
+    _, weights = attend(*tensors, return_weights="sparse")
+    return len(weights.values) / (len(weights.starts) - 1)
+
+
+def _medians(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        call()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(repeats):
+            for name, call in calls.items():
+                start = time.perf_counter()
+                call()
+                seconds[name].append(time.perf_counter() - start)
+    finally:
+        gc.enable()
+    return {name: statistics.median(times) for name, times in seconds.items()}
+
+
+def measure_memory(mapping: str, n: int = 4096) -> dict[str, Any]:
+    """Peak memory of forward + backward, sparse over dense, each in a process of its own."""
+    sparse, dense = (
+        int(subprocess.check_output([sys.executable, __file__, "--peak", path, mapping, str(n)], text=True))
+        for path in ("sparse", "dense")
+    )
+    row = {"mapping": mapping, "n": n, "bytes": sparse, "dense_bytes": dense, "bar": MEMORY_BAR}
+    return row | {"measure": "peak memory", "share": sparse / dense}
+
+
+def peak(path: str, mapping: str, n: int) -> int:
+    """How many bytes the peak of this process grows by a forward and a backward."""
+    torch.set_num_threads(1)
+    q, k, v = inputs(n, "attention")
+    small = inputs(64, "attention")  # what is loaded at the first call is no matter of n
+    attend = partial(regmax.attention, mapping=mapping_of(mapping, n))
+    if path == "dense":
+        attend = partial(attend, return_weights=True)
+    first = lambda out: out[0] if path == "dense" else out  # noqa: E731
+    first(attend(*small)).sum().backward()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    first(attend(q, k, v)).sum().backward()
+    return 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+
+
+def lines(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """The rows as text, a bar that does not hold marked."""
+    text = []
+    for row in rows:
+        if "share" in row:
+            size = f"{row['bytes'] / 2**20:.0f} MB of {row['dense_bytes'] / 2**20:.0f} MB"
+            value, label = row["share"], f"{row['measure']}, {size}"
+        else:
+            value, label = (
+                row["ratio"],
+                f"{row['run']}, {row['threads']} threads, {row['nonzeros']:.1f} nonzeros",
+            )
+        verdict = (
+            "" if row["bar"] is None else f"  (bar {row['bar']}{', missed' if value > row['bar'] else ''})"
+        )
+        text.append(f"{row['n']:>6}  {row['mapping']:<11} {value:>6.3f}  {label}{verdict}")
+    return text
+
+
+def main() -> None:
+    """Measure, print, and write JSON if asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="the two shortest lengths, one thread, no memory"
+    )
+    parser.add_argument("--n", type=int, nargs="+", default=[512, 1024, 2048, 4096], dest="lengths")
+    parser.add_argument("--scores", nargs="+", choices=SCORES, default=list(SCORES))
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--mappings", nargs="+", choices=MAPPINGS, default=list(MAPPINGS))
+    parser.add_argument("--no-memory", action="store_false", dest="memory")
+    parser.add_argument("--json", type=Path, help="write the rows there")
+    parser.add_argument("--peak", nargs=3, metavar=("PATH", "MAPPING", "N"), help=argparse.SUPPRESS)
+    options = vars(parser.parse_args())
+    path, asked = options.pop("json"), options.pop("peak")
+    if asked:
+        print(peak(asked[0], asked[1], int(asked[2])))
+        return
+    rows = measure(**options)
+    print("\n".join(lines(rows)))
+    if path:
+        path.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
