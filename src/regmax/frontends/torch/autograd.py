@@ -24,7 +24,7 @@ Theta = Tensor | float | None
 
 def has_core(x: Tensor) -> bool:
     """Whether the native core computes on this tensor's device."""
-    return x.device.type == "cpu" and native.available()
+    return x.is_cpu and native.available()
 
 
 def _split(theta: Theta) -> tuple[Tensor | None, float]:
@@ -43,16 +43,17 @@ def map_rows(x: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> tuple
     return ops.argmax(x, keep, *_split(theta), kernel)
 
 
-def product(v: Tensor, y: Tensor, bits: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> Tensor:
+def product(
+    v: Tensor, y: Tensor, bits: Tensor | None, keep: Tensor | None, theta: Theta, kernel: str
+) -> Tensor:
     """J v, differentiable as often as one likes."""
-    differentiable = torch.is_grad_enabled() or not is_plain(v)
-    batched = is_legacy_batchedtensor(v)  # by `torch.autograd.grad(..., is_grads_batched=True)`
-    if batched or not has_core(y) or (kernel == "sqpnormmax" and differentiable):
+    core, batched = has_core(y), is_legacy_batchedtensor(v)  # by `autograd.grad(..., is_grads_batched=True)`
+    if core and not batched and not torch.is_grad_enabled() and is_plain(v):
+        return ops.call_jacobian_product(v, y, bits, keep, *_split(theta), kernel)
+    if not core or batched or kernel == "sqpnormmax":
         return tensors.jacobian_product(kernel, y, v, keep, theta)
-    if differentiable:
-        constant = theta.detach() if isinstance(theta, Tensor) else theta
-        return JacobianProduct.apply(v, y.detach(), bits, keep, constant, kernel)
-    return ops.call_jacobian_product(v, y, bits, keep, *_split(theta), kernel)
+    constant = theta.detach() if isinstance(theta, Tensor) else theta
+    return JacobianProduct.apply(v, y.detach(), bits, keep, constant, kernel)
 
 
 class PlainArgmax(Function):
@@ -60,15 +61,19 @@ class PlainArgmax(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, keep: Tensor | None, theta: float, kernel: str) -> Tensor:
-        bits = torch.empty(ops.bits_shape(x, kernel), dtype=torch.int64)
+        bits = ops.new_bits(x, kernel)
         y = ops.call_argmax(x, keep, None, theta, kernel, bits)
-        ctx.save_for_backward(y, bits, keep)
+        # Each tensor that is saved, None too, costs a tiny call some percent.
+        if bits is None and keep is None:
+            ctx.save_for_backward(y)
+        else:
+            ctx.save_for_backward(y, bits, keep)
         ctx.theta, ctx.kernel = theta, kernel
         return y
 
     @staticmethod
     def backward(ctx: Any, v: Tensor) -> Any:
-        y, bits, keep = ctx.saved_tensors
+        y, bits, keep, *_ = *ctx.saved_tensors, None, None
         return product(v, y, bits, keep, ctx.theta, ctx.kernel), None, None, None
 
 
@@ -123,10 +128,9 @@ class JacobianProduct(Function):
     """J v for the kernels whose Jacobian is locally constant: linear in v, and symmetric."""
 
     @staticmethod
-    def forward(v: Tensor, y: Tensor, bits: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> Tensor:
-        if is_plain(v):
-            y, bits = y.contiguous(), bits.contiguous()
-            return ops.call_jacobian_product(v, y, bits, keep, *_split(theta), kernel)
+    def forward(
+        v: Tensor, y: Tensor, bits: Tensor | None, keep: Tensor | None, theta: Theta, kernel: str
+    ) -> Tensor:
         return ops.jacobian_product(v, y, bits, keep, *_split(theta), kernel)
 
     @staticmethod
@@ -152,7 +156,7 @@ class JacobianProduct(Function):
         in_dims: Any,
         v: Tensor,
         y: Tensor,
-        bits: Tensor,
+        bits: Tensor | None,
         keep: Tensor | None,
         theta: Theta,
         kernel: str,
@@ -160,7 +164,7 @@ class JacobianProduct(Function):
         size = info.batch_size
         v, y = batch_first(v, in_dims[0], size), batch_first(y, in_dims[1], size)
         # The batch stands behind the parts: (parts, batch, ..., words).
-        bits = batch_first(bits, in_dims[2], size).movedim(0, 1)
+        bits = None if bits is None else batch_first(bits, in_dims[2], size).movedim(0, 1)
         keep, theta = broadcast_batch(keep, in_dims[3], v), broadcast_batch(theta, in_dims[4], v)
         return JacobianProduct.apply(v, y, bits, keep, theta, kernel), 0
 

@@ -4,7 +4,7 @@ The operators (`torch.ops.regmax.*`) are opaque to tracing and differentiate not
 
 Beside the weights a call gives `bits`, what a backward wants to know of each row (csrc/regmax.h): a tensor of 64-bit
 words (parts, ..., words) whose first part is the support and whose second, for kernels with chains, says which
-neighbours are joined. It has no parts where the weights alone serve as well.
+neighbours are joined. It has no parts, or is None, where the weights alone serve as well.
 """
 
 from math import prod
@@ -26,21 +26,25 @@ def bits_shape(x: Tensor, kernel: str) -> list[int]:
     return [parts, *x.shape[:-1], (d + 63) // 64]
 
 
-def _bits_pointers(bits: Tensor | None) -> tuple[int | None, int | None]:
+def new_bits(x: Tensor, kernel: str) -> Tensor | None:
+    """Room for bits, where a backward is better off with them than with the weights alone."""
+    wanted = x.shape[-1] >= _FEW or kernel in native.CHAINED
+    return x.new_empty(bits_shape(x, kernel), dtype=torch.int64) if wanted else None
+
+
+def _bits_pointers(bits: Tensor) -> tuple[int | None, int | None]:
     """Where the core finds support and joined."""
-    if bits is None or not bits.numel():
+    if not bits.numel():
         return None, None
     start = bits.data_ptr()
     return start, start + bits.numel() // 2 * 8 if bits.shape[0] == 2 else None
 
 
-def mask_layout(mask: Tensor | None, x: Tensor) -> tuple[Tensor | None, int, int]:
+def mask_layout(mask: Tensor, x: Tensor) -> tuple[Tensor, int, int]:
     """The mask as rows of bytes, with the rule by which the core finds a row's: (row // repeat) % rows.
 
     A padding mask (b, 1, 1, d) or a causal mask (q, d) is used as it is; other broadcasts are expanded.
     """
-    if mask is None:
-        return None, 1, 1
     shape = (1,) * (x.ndim - mask.ndim) + tuple(mask.shape)
     used = [i for i, size in enumerate(shape[:-1]) if size != 1]
     first, last = (used[0], used[-1]) if used else (0, -1)
@@ -51,13 +55,9 @@ def mask_layout(mask: Tensor | None, x: Tensor) -> tuple[Tensor | None, int, int
     return mask, max(mask.numel() // max(x.shape[-1], 1), 1), max(repeat, 1)
 
 
-def _thetas(thetas: Tensor | None, x: Tensor) -> Tensor | None:
+def _thetas(thetas: Tensor, x: Tensor) -> Tensor:
     """One float64 strength per row."""
-    return None if thetas is None else thetas.expand(*x.shape[:-1], 1).to(torch.float64).contiguous()
-
-
-def _pointer(tensor: Tensor | None) -> int | None:
-    return None if tensor is None else tensor.data_ptr()
+    return thetas.expand(*x.shape[:-1], 1).to(torch.float64).contiguous()
 
 
 def call_argmax(
@@ -66,9 +66,9 @@ def call_argmax(
     """Map the rows of a contiguous CPU tensor, and fill `bits` where it is given."""
     y = torch.empty_like(x)
     d = x.shape[-1]
-    keep, mask_rows, mask_repeat = mask_layout(mask, x)
-    strengths = _thetas(thetas, x)
-    support, joined = _bits_pointers(bits)
+    keep, mask_rows, mask_repeat = (None, 1, 1) if mask is None else mask_layout(mask, x)
+    strengths = None if thetas is None else _thetas(thetas, x)
+    support, joined = (None, None) if bits is None else _bits_pointers(bits)
     status = native.ARGMAX[x.itemsize](
         native.CODES[kernel],
         x.data_ptr(),
@@ -77,11 +77,11 @@ def call_argmax(
         joined,
         x.numel() // d if d else 0,
         d,
-        _pointer(keep),
+        None if keep is None else keep.data_ptr(),
         mask_rows,
         mask_repeat,
         theta,
-        _pointer(strengths),
+        None if strengths is None else strengths.data_ptr(),
         torch.get_num_threads(),
     )
     if status:
@@ -90,15 +90,21 @@ def call_argmax(
 
 
 def call_jacobian_product(
-    v: Tensor, y: Tensor, bits: Tensor, mask: Tensor | None, thetas: Tensor | None, theta: float, kernel: str
+    v: Tensor,
+    y: Tensor,
+    bits: Tensor | None,
+    mask: Tensor | None,
+    thetas: Tensor | None,
+    theta: float,
+    kernel: str,
 ) -> Tensor:
     """J v for the rows of CPU tensors; `y` and `bits` are contiguous."""
     v = v.contiguous()
     out = torch.empty_like(y)
     d = y.shape[-1]
-    keep, mask_rows, mask_repeat = mask_layout(mask, y)
-    strengths = _thetas(thetas, y)
-    support, joined = _bits_pointers(bits)
+    keep, mask_rows, mask_repeat = (None, 1, 1) if mask is None else mask_layout(mask, y)
+    strengths = None if thetas is None else _thetas(thetas, y)
+    support, joined = (None, None) if bits is None else _bits_pointers(bits)
     status = native.JACOBIAN_PRODUCT[y.itemsize](
         native.CODES[kernel],
         y.data_ptr(),
@@ -108,11 +114,11 @@ def call_jacobian_product(
         out.data_ptr(),
         y.numel() // d if d else 0,
         d,
-        _pointer(keep),
+        None if keep is None else keep.data_ptr(),
         mask_rows,
         mask_repeat,
         theta,
-        _pointer(strengths),
+        None if strengths is None else strengths.data_ptr(),
         torch.get_num_threads(),
     )
     if status:
@@ -139,10 +145,17 @@ def _(
 
 @torch.library.custom_op("regmax::jacobian_product", mutates_args=(), device_types="cpu")
 def jacobian_product(
-    v: Tensor, y: Tensor, bits: Tensor, mask: Tensor | None, thetas: Tensor | None, theta: float, kernel: str
+    v: Tensor,
+    y: Tensor,
+    bits: Tensor | None,
+    mask: Tensor | None,
+    thetas: Tensor | None,
+    theta: float,
+    kernel: str,
 ) -> Tensor:
     """J v, J being the Jacobian of a kernel at its result `y`."""
-    return call_jacobian_product(v, y.contiguous(), bits.contiguous(), mask, thetas, theta, kernel)
+    bits = None if bits is None else bits.contiguous()
+    return call_jacobian_product(v, y.contiguous(), bits, mask, thetas, theta, kernel)
 
 
 @jacobian_product.register_fake
