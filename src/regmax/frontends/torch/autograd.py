@@ -73,7 +73,8 @@ class PlainArgmax(Function):
 
     @staticmethod
     def backward(ctx: Any, v: Tensor) -> Any:
-        y, bits, keep, *_ = *ctx.saved_tensors, None, None
+        saved = ctx.saved_tensors
+        y, bits, keep = saved if len(saved) == 3 else (saved[0], None, None)
         return product(v, y, bits, keep, ctx.theta, ctx.kernel), None, None, None
 
 
