@@ -202,18 +202,18 @@ void regmax_attention_take(regmax_weights* weights, int64_t* starts, int32_t* co
 
 int32_t regmax_attention_backward_f32(const regmax_attention* call, const int64_t* starts, const int32_t* columns,
                                       const float* values, const uint8_t* joined, const float* out_grad,
-                                      float* scores_grad, float* q_grad, float* k_grad, float* v_grad) {
+                                      float* q_grad, float* k_grad, float* v_grad) {
   if (!valid(call)) return REGMAX_BAD_ARGUMENT;
-  return current_core().attention_backward_f32(
-      *call, {starts, columns, values, joined, out_grad, q_grad, k_grad, v_grad, scores_grad});
+  return current_core().attention_backward_f32(*call,
+                                               {starts, columns, values, joined, out_grad, q_grad, k_grad, v_grad});
 }
 
 int32_t regmax_attention_backward_f64(const regmax_attention* call, const int64_t* starts, const int32_t* columns,
                                       const double* values, const uint8_t* joined, const double* out_grad,
-                                      double* scores_grad, double* q_grad, double* k_grad, double* v_grad) {
+                                      double* q_grad, double* k_grad, double* v_grad) {
   if (!valid(call)) return REGMAX_BAD_ARGUMENT;
-  return current_core().attention_backward_f64(
-      *call, {starts, columns, values, joined, out_grad, q_grad, k_grad, v_grad, scores_grad});
+  return current_core().attention_backward_f64(*call,
+                                               {starts, columns, values, joined, out_grad, q_grad, k_grad, v_grad});
 }
 
 const char* regmax_instruction_set(void) { return current_core().name; }

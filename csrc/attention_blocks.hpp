@@ -11,7 +11,7 @@
 
 namespace regmax::REGMAX_ISA {
 
-// Above this share of nonzero weights a block is multiplied as a dense one.
+// The share of nonzero weights from which on dense products are faster.
 constexpr double dense_share = 0.15;
 
 constexpr int64_t scores_bytes = 384 << 10;  // of one block: a good part of a level-two cache
@@ -54,6 +54,12 @@ inline QueryBlock query_block(const regmax_attention& call, int64_t job) {
   const int64_t per_head = blocks_per_head<T>(call), rows = rows_per_block<T>(call);
   const int64_t first = job % per_head * rows;
   return {job / per_head, first, call.queries - first < rows ? call.queries - first : rows};
+}
+
+// Whether a block with so many weights is multiplied as a dense one.
+inline bool is_dense(const regmax_attention& call, const QueryBlock& block, int64_t size) {
+  const int64_t depth = visible_keys(call, block.first + block.rows - 1);
+  return static_cast<double>(size) > dense_share * static_cast<double>(block.rows * depth);
 }
 
 template <class T>

@@ -93,11 +93,16 @@ class ForwardBlock {
       : call_(call), keys_(keys), block_(block), s_(s), kv_head_(block.head / call.groups) {}
 
   bool run(regmax_weights_block& weights, T* out) {
-    for (int64_t r = 0; r < block_.rows; ++r) length_[r] = row_length(block_.first + r);
-    score();
-    if (!map(weights)) return false;
+    if (!weigh(weights)) return false;
     sum_values(weights, out);
     return true;
+  }
+
+  // The weights alone.
+  bool weigh(regmax_weights_block& weights) {
+    for (int64_t r = 0; r < block_.rows; ++r) length_[r] = row_length(block_.first + r);
+    score();
+    return map(weights);
   }
 
  private:
@@ -182,7 +187,7 @@ class ForwardBlock {
     const T* const v = typed<T>(call_.v) + kv_head_ * call_.keys * call_.e_v;
     const int32_t* columns = weights.columns;
     const T* y = typed<T>(weights.values);
-    const bool dense = static_cast<double>(weights.size) > dense_share * static_cast<double>(block_.rows * depth);
+    const bool dense = is_dense(call_, block_, weights.size);
     for (int64_t r = 0; r < block_.rows; columns += weights.counts[r], y += weights.counts[r], ++r) {
       const T* const kept = drop(r, y, columns, weights.counts[r]);
       if (dense) {
@@ -213,7 +218,8 @@ class ForwardBlock {
   int64_t length_[64] = {};
 };
 
-// Where `weights` is nullptr nobody wants them: a block's are freed when its output is written.
+// Where `weights` is nullptr nobody wants them: a block's are freed when its output is written. So are those of dense
+// blocks that the backward pass computes again.
 template <class T>
 int32_t attention_forward(const regmax_attention& call, T* out, regmax_weights* weights) {
   const int64_t blocks = call.heads * blocks_per_head<T>(call);
@@ -232,12 +238,10 @@ int32_t attention_forward(const regmax_attention& call, T* out, regmax_weights* 
     const QueryBlock block = query_block<T>(call, job);
     ForwardBlock<T> forward(call, keys, block, scratch);
     T* const block_out = out + block.row(call) * call.e_v;
-    if (weights) return forward.run(weights->blocks[job], block_out);
     regmax_weights_block unwanted{};
-    const bool done = forward.run(unwanted, block_out);
-    std::free(unwanted.columns);
-    std::free(unwanted.values);
-    std::free(unwanted.joined);
+    regmax_weights_block& wanted = weights ? weights->blocks[job] : unwanted;
+    const bool done = forward.run(wanted, block_out);
+    if (!weights || (call.recompute && is_dense(call, block, wanted.size))) free_block(wanted);
     return done;
   });
 }

@@ -74,6 +74,16 @@ class RowWriter {
   int64_t first_ = 0;
 };
 
+// Frees a block's memory; its rows are empty then.
+inline void free_block(regmax_weights_block& block) {
+  std::free(block.columns);
+  std::free(block.values);
+  std::free(block.joined);
+  const int64_t rows = block.rows;
+  block = {};
+  block.rows = rows;
+}
+
 // Whether a row keeps its first keys and no others, flat rows being of that kind: then it needs no gathering.
 inline bool is_prefix(const int32_t* columns, int64_t count) { return count > 0 && columns[count - 1] == count - 1; }
 

@@ -81,7 +81,6 @@ struct AttentionGradients {
   const uint8_t* joined;
   const T* out;
   T *q, *k, *v;
-  T* scores;  // one per weight: the gradient of the scores, times scale
 };
 
 // The kernels as compiled for one instruction set.

@@ -85,6 +85,7 @@ typedef struct regmax_attention {
   double dropout_p;
   uint64_t seed;
   int32_t threads;
+  int32_t recompute; /* keep no weights of dense blocks: the backward pass computes them again */
 } regmax_attention;
 
 /* The nonzero weights of a forward pass, before dropout. */
@@ -105,10 +106,10 @@ void regmax_attention_take(regmax_weights* weights, int64_t* starts, int32_t* co
  * weight. */
 int32_t regmax_attention_backward_f32(const regmax_attention* call, const int64_t* starts, const int32_t* columns,
                                       const float* values, const uint8_t* joined, const float* out_grad,
-                                      float* scores_grad, float* q_grad, float* k_grad, float* v_grad);
+                                      float* q_grad, float* k_grad, float* v_grad);
 int32_t regmax_attention_backward_f64(const regmax_attention* call, const int64_t* starts, const int32_t* columns,
                                       const double* values, const uint8_t* joined, const double* out_grad,
-                                      double* scores_grad, double* q_grad, double* k_grad, double* v_grad);
+                                      double* q_grad, double* k_grad, double* v_grad);
 
 /* The instruction set that runs on this machine: "avx512", "avx2" or "baseline". */
 const char* regmax_instruction_set(void);

@@ -39,6 +39,7 @@ class _Call(ctypes.Structure):
         ("dropout_p", _X),
         ("seed", ctypes.c_uint64),
         ("threads", _I),
+        ("recompute", _I),
     )
 
 
@@ -60,6 +61,7 @@ class Problem(NamedTuple):
     bias: Slices | None
     dropout_p: float
     seed: int
+    recompute: bool  # leave the weights of dense blocks out, and compute them again for the backward pass
 
 
 class Weights(NamedTuple):
@@ -75,7 +77,7 @@ class Weights(NamedTuple):
 def _passes() -> tuple[dict[int, Callable[..., int]], dict[int, Callable[..., int]]]:
     """Forward and backward, by item size."""
     return native.by_itemsize("attention_forward", [_P] * 3), native.by_itemsize(
-        "attention_backward", [_P] * 10
+        "attention_backward", [_P] * 9
     )
 
 
@@ -106,6 +108,7 @@ def _describe(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> _Call:
         dropout_p=problem.dropout_p,
         seed=problem.seed,
         threads=torch.get_num_threads(),
+        recompute=problem.recompute,
     )
 
 
@@ -149,14 +152,12 @@ def backward(
     """The gradients of q, k and v."""
     call = _describe(problem, q, k, v)
     grads = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-    scores_grad = torch.empty_like(weights.values)
     native.check(
         _passes()[1][q.element_size()](
             ctypes.byref(call),
             *(part.data_ptr() for part in weights[:3]),
             weights.joined.data_ptr() if problem.kernel == "fusedmax" else None,
             out_grad.data_ptr(),
-            scores_grad.data_ptr(),
             *(grad.data_ptr() for grad in grads),
         )
     )

@@ -49,7 +49,7 @@ def sparse_attention(
     dtype = inputs.q.dtype
     work = dtype if dtype == torch.float64 else torch.float32
     inputs = _unshare_heads(replace(inputs, **{name: getattr(inputs, name).to(work) for name in "qkv"}))
-    plan = _Plan(inputs, found, _describe(inputs, found), return_weights)
+    plan = _Plan(inputs, found, _describe(inputs, found, recompute=not return_weights), return_weights)
     out, *weights = _SparseAttention.apply(inputs.q, inputs.k, inputs.v, plan)  # type: ignore[no-untyped-call]
     if not return_weights:
         return out.to(dtype), None
@@ -108,7 +108,7 @@ def _dense_gradients(plan: _Plan, q: Tensor, k: Tensor, v: Tensor, out_grad: Ten
     return tuple(next(grads) if x.requires_grad else None for x in (q, k, v))  # type: ignore[misc]
 
 
-def _describe(inputs: Inputs, found: Known) -> core.Problem:
+def _describe(inputs: Inputs, found: Known, *, recompute: bool) -> core.Problem:
     kernel, theta = found.omega.kernel, float(found.omega.theta or 0.0)
     if theta == (2.0 if kernel == "sqpnormmax" else 0.0):
         kernel = "sparsemax"  # a strength without effect
@@ -122,6 +122,7 @@ def _describe(inputs: Inputs, found: Known) -> core.Problem:
         bias=_slices(bias, inputs),
         dropout_p=float(inputs.dropout_p),
         seed=int(torch.randint(2**63 - 1, ())) if inputs.dropout_p > 0 else 0,
+        recompute=recompute,
     )
 
 

@@ -84,6 +84,8 @@ def _broadcast(q: Tensor, k: Tensor, v: Tensor, enable_gqa: bool) -> tuple[Tenso
     heads = 3 if enable_gqa else 2  # the dimensions, from the end, that are not broadcast
     if enable_gqa:
         _check_heads(q, k, v)
+    if q.shape[:-heads] == k.shape[:-heads] == v.shape[:-heads]:
+        return q, k, v
     try:
         batch = torch.broadcast_shapes(*(x.shape[:-heads] for x in (q, k, v)))  # type: ignore[no-untyped-call]
     except RuntimeError:
