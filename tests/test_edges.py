@@ -42,7 +42,7 @@ def test_what_the_mask_hides_has_no_influence(entry: Entry, front: Front, hidden
     x[~mask] = hidden
     y = front(entry, x, mask=mask)
     np.testing.assert_allclose(y[0, mask[0]], front(entry, x[0, mask[0]]), rtol=0, atol=1e-15)
-    np.testing.assert_array_equal(y[1], [0, 0.5, 0, 0, 0.5])
+    np.testing.assert_allclose(y[1], [0, 0.5, 0, 0, 0.5], rtol=0, atol=1e-15)
     assert np.all(y[~mask] == 0)
 
 
