@@ -45,8 +45,9 @@ inline CubicRoot<T> lane_cubic_root(const Vec<T>* x, int count, int rounds, Vec<
   }
 }
 
+// y, and -Z in `tau`.
 template <class T>
-inline uint32_t lane_sqpnormmax(const Vec<T>* x, int count, Vec<T>* y) {
+inline uint32_t lane_sqpnormmax(const Vec<T>* x, int count, Vec<T>* y, Vec<T>* tau) {
   Vec<T> largest = splat(T(1));
   const CubicRoot<T> root = lane_cubic_root<T>(x, count, 24, &largest);
   const Vec<T> factor = splat(T(1)) / root.sum;
@@ -54,7 +55,14 @@ inline uint32_t lane_sqpnormmax(const Vec<T>* x, int count, Vec<T>* y) {
     const Vec<T> z = larger(x[k] + largest, Vec<T>{});
     y[k] = z * z * factor;
   }
+  *tau = -largest;
   return root.unsettled;
+}
+
+template <class T>
+inline uint32_t lane_sqpnormmax(const Vec<T>* x, int count, Vec<T>* y) {
+  Vec<T> tau;
+  return lane_sqpnormmax<T>(x, count, y, &tau);
 }
 
 }  // namespace regmax::REGMAX_ISA

@@ -107,11 +107,13 @@ inline void lane_pool_sorted(const Vec<T>* sorted, const LanePrefix<T>& prefix, 
   }
 }
 
+// y, and A(m*) in `tau`, for the certificate that no other score matters.
 template <class T>
-inline uint32_t lane_oscarmax(const Vec<T>* x, int count, Vec<T> lam, Vec<T>* y) {
+inline uint32_t lane_oscarmax(const Vec<T>* x, int count, Vec<T> lam, Vec<T>* y, Vec<T>* tau) {
   Vec<T> sorted[max_candidates], z[max_candidates];
   sort_lanes<T>(x, count, sorted);
   const LanePrefix<T> prefix = lane_best_prefix<T>(sorted, count, lam);
+  *tau = prefix.tau + prefix.centre;
   lane_pool_sorted<T>(sorted, prefix, lam, z);
   // Equal scores are pooled, so a score's value says which weight is its own: no permutation to carry along.
   for (int k = 0; k < count; ++k) y[k] = Vec<T>{};
@@ -122,6 +124,12 @@ inline uint32_t lane_oscarmax(const Vec<T>* x, int count, Vec<T> lam, Vec<T>* y)
   }
   lane_settle<T>(y, count);
   return 0;
+}
+
+template <class T>
+inline uint32_t lane_oscarmax(const Vec<T>* x, int count, Vec<T> lam, Vec<T>* y) {
+  Vec<T> tau;
+  return lane_oscarmax<T>(x, count, lam, y, &tau);
 }
 
 }  // namespace regmax::REGMAX_ISA

@@ -1,13 +1,19 @@
 // Rows in groups, one per SIMD lane: screen each row, solve its few candidates in lockstep with the others', write
 // it.
 //
-// A lower bound of every threshold comes free with the maximum: the maxima by lane are scores of the row, and the
-// simplex threshold of any of its scores bounds that of all from below. What may lie below tau and still matter:
+// A lower bound of sparsemax's threshold comes free with the maximum: the maxima by lane are scores of the row, and
+// the threshold of any of its scores bounds that of all from below. What may lie below and still matter:
 //   sparsemax   nothing;
 //   fusedmax    scores down to tau_sparsemax - 4 lam (mappings.hpp);
-//   oscarmax    scores above tau - lam (K + 1 + d) / 2 for K candidates, tau >= tau_sparsemax + lam (isotonic.hpp);
-//   sqpnormmax  its own threshold is only known to be at least max - 1.
-// Rows that are not of this kind -- NaN, many candidates, strengths beyond what T resolves -- are left to rows.hpp.
+//   oscarmax    scores close below tau >= tau_sparsemax + lam, tested afterwards in two steps (isotonic.hpp,
+//   Selection):
+//               with K candidates above the cut b, and L scores above a lower cut c, neither those between nor those
+//               below matter if tau >= b + lam (K + 1 + L) / 2 and tau >= c + lam (L + 1 + d) / 2;
+//   sqpnormmax  the root for the maxima is a guess of its threshold, tested afterwards: the candidates above a cut
+//   decide
+//               the row if their own threshold is not below it.
+// Rows that are not of this kind -- NaN, many candidates, a guess that failed, strengths beyond what T resolves --
+// are left to rows.hpp.
 #pragma once
 
 #include <cstdint>
@@ -65,41 +71,62 @@ class Lockstep {
 
   void find_cuts(const LaneRows<T>& rows) {
     T lengths[lanes<T>];
+    deleted_ = 0;
     for (int r = 0; r < lanes<T>; ++r) {
-      store<T>(values(r), rows.length[r] ? lane_maxima(rows.x + r * rows.d, rows.length[r]) : Vec<T>{});
+      store<T>(values(r), rows.length[r] ? maxima(rows.x + r * rows.d, rows.length[r], r) : Vec<T>{});
       lengths[r] = static_cast<T>(rows.length[r]);
     }
+    lengths_ = load(lengths);
     theta_ = load(rows.theta);
     rows_to_lanes<T>(values(0), stride, lanes<T>, x_);
     Vec<T> top = x_[0];
     for (int k = 1; k < lanes<T>; ++k) top = larger(top, x_[k]);
     for (int k = 0; k < lanes<T>; ++k) x_[k] -= top;
     store<T>(top_, top);
-    store<T>(cut_, cuts(load(lengths)) - splat(16 * rounding<T>));
+    cuts_ = cuts() - splat(16 * rounding<T>);
+    store<T>(cut_, cuts_);
   }
 
-  Vec<T> cuts(Vec<T> lengths) const {
+  // A chain must know what is deleted from it.
+  Vec<T> maxima(const T* x, int64_t length, int r) {
+    if (kernel != REGMAX_FUSEDMAX) return lane_maxima(x, length);
+    bool deleted;
+    const Vec<T> result = lane_maxima(x, length, &deleted);
+    deleted_ |= static_cast<uint32_t>(deleted) << r;
+    return result;
+  }
+
+  Vec<T> cuts() {
     const Vec<T> lowest = splat(T(-1));
-    if (kernel == REGMAX_SQPNORMMAX) return lowest;
+    if (kernel == REGMAX_SQPNORMMAX) {
+      Vec<T> largest = -lowest;
+      lane_cubic_root<T>(x_, lanes<T>, 5, &largest);
+      return -largest;
+    }
     const Vec<T> tau = lane_threshold<T>(x_, lanes<T>, lowest, 3).tau;
     if (kernel == REGMAX_FUSEDMAX) return tau - theta_ * 4;
-    if (kernel == REGMAX_OSCARMAX) return tau - theta_ * (lengths + splat(T(max_candidates - 1))) / 2;
-    return tau;
+    if (kernel != REGMAX_OSCARMAX) return tau;
+    const Vec<T> low = tau - theta_ * (lengths_ + splat(T(max_candidates))) * splat(T(0.5));
+    store<T>(low_cut_, low);
+    return larger(tau - theta_ * splat(T(0.75) * max_candidates), low);
   }
 
   uint32_t screen(const LaneRows<T>& rows) {
-    uint32_t left = 0;
+    uint32_t left = deleted_;
     count_ = 1;
     for (int r = 0; r < lanes<T>; ++r) {
       const T* const x = rows.x + r * rows.d;
-      const int64_t length = rows.length[r];
+      const int64_t length = left >> r & 1 ? 0 : rows.length[r];
       uint64_t* const words = words_ + r * rows.words;
       int count = length ? find_candidates(x, length, top_[r], cut_[r], values(r), words) : 0;
-      if (count > max_candidates || (kernel == REGMAX_FUSEDMAX && length && has_minus_infinity(x, length))) {
+      if (count > max_candidates) {
         left |= 1u << r;
         count = 0;
       }
       if (kernel == REGMAX_FUSEDMAX && count) keep_runs(find_runs(words, length, count), r);
+      if (kernel == REGMAX_OSCARMAX && count) {
+        low_count_[r] = static_cast<T>(count_above(x, length, top_[r], low_cut_[r]));
+      }
       for (int k = 0; k < max_candidates; k += lanes<T>) store<T>(values(r) + count + k, splat(nothing<T>));
       if (count == 0) values(r)[0] = 0;
       counts_[r] = count;
@@ -127,12 +154,23 @@ class Lockstep {
       const RunBits<T> runs{load_integers<T>(adjacent_), load_integers<T>(left_edge_), load_integers<T>(right_edge_)};
       return lane_fusedmax<T>(x_, count_, runs, theta_, y_);
     } else if constexpr (kernel == REGMAX_OSCARMAX) {
-      return lane_oscarmax<T>(x_, count_, theta_, y_);
+      Vec<T> tau;
+      return lane_oscarmax<T>(x_, count_, theta_, y_, &tau) | bits(greater(least_tau(), tau));
     } else if constexpr (kernel == REGMAX_SQPNORMMAX) {
-      return lane_sqpnormmax<T>(x_, count_, y_);
+      Vec<T> tau;
+      return lane_sqpnormmax<T>(x_, count_, y_, &tau) | bits(greater(cuts_, tau));
     } else {
       return lane_sparsemax<T>(x_, count_, y_);
     }
+  }
+
+  // oscarmax's certificate: the least tau with which the candidates decide the row.
+  Vec<T> least_tau() const {
+    T counts[lanes<T>];
+    for (int r = 0; r < lanes<T>; ++r) counts[r] = static_cast<T>(counts_[r] + 1);
+    const Vec<T> half = theta_ * splat(T(0.5)), low_counts = load(low_count_);
+    return larger(cuts_ + half * (load(counts) + low_counts),
+                  load(low_cut_) + half * (low_counts + lengths_ + splat(T(1))));
   }
 
   void write(const LaneRows<T>& rows, int r) {
@@ -170,9 +208,10 @@ class Lockstep {
   uint64_t* words_;
   int count_ = 1;
   int counts_[lanes<T>];
-  Vec<T> theta_;
+  uint32_t deleted_ = 0;  // rows with -inf
+  Vec<T> theta_, lengths_, cuts_;
   Vec<T> x_[max_candidates], y_[max_candidates];
-  T top_[lanes<T>], cut_[lanes<T>];
+  T top_[lanes<T>], cut_[lanes<T>], low_cut_[lanes<T>] = {}, low_count_[lanes<T>] = {};
   Int<T> adjacent_[lanes<T>] = {}, left_edge_[lanes<T>] = {}, right_edge_[lanes<T>] = {};
   T values_[lanes<T> * (stride + 1)] = {};
 };

@@ -131,7 +131,8 @@ void argmax_groups(const Argmax<T>& call, int32_t kernel, int64_t begin, int64_t
     rows.support = out.support;
     rows.joined = out.joined;
     uint32_t left = choose_lanes(call, kernel, first, count, prefix, rows);
-    for (left |= groups.run(rows); left; left &= left - 1) {
+    left |= groups.run(rows) & (all_lanes<T> >> (lanes<T> - count));
+    for (; left; left &= left - 1) {
       const int64_t i = first + __builtin_ctz(left);
       argmax_row(kernel, call.x + i * call.d, strength(call.theta, i), w, row_out(call, i));
     }

@@ -35,12 +35,34 @@ inline Vec<T> lane_maxima(const T* x, int64_t d) {
   return larger(a, b);
 }
 
+// The same, and whether a score is -inf.
 template <class T>
-inline bool has_minus_infinity(const T* x, int64_t d) {
-  const Vec<T> bound = splat(std::numeric_limits<T>::lowest());
-  uint32_t found = 0;
-  for (int64_t i = 0; i < d; i += lanes<T>) found |= bits(greater(bound, load_left(x + i, d - i, T(0))));
-  return found != 0;
+inline Vec<T> lane_maxima(const T* x, int64_t d, bool* minus_infinity) {
+  constexpr T infinity = std::numeric_limits<T>::infinity();
+  Vec<T> most = splat(-infinity), least = splat(infinity);
+  int64_t i = 0;
+  for (; i + lanes<T> <= d; i += lanes<T>) {
+    most = larger(load(x + i), most);
+    least = smaller(load(x + i), least);
+  }
+  if (i < d) {
+    most = larger(load_left(x + i, d - i, -infinity), most);
+    least = smaller(load_left(x + i, d - i, infinity), least);
+  }
+  *minus_infinity = bits(equal(least, splat(-infinity))) != 0;
+  return most;
+}
+
+// How many scores are above top + level.
+template <class T>
+inline int64_t count_above(const T* x, int64_t d, T top, T level) {
+  const Vec<T> tops = splat(top), levels = splat(level);
+  int64_t count = 0;
+  for (int64_t i = 0; i < d; i += lanes<T>) {
+    const Vec<T> v = load_left(x + i, d - i, -std::numeric_limits<T>::infinity());
+    count += __builtin_popcount(bits(greater(v - tops, levels)));
+  }
+  return count;
 }
 
 template <class T>
