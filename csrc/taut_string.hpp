@@ -7,45 +7,50 @@
 //     - a).
 //
 // As long as low <= high the string may be straight. When the next lower bound exceeds high, it bends upwards where
-// high was attained, at the tube's upper edge; likewise downwards. Then it starts again from there. Only what the
-// sums lack to a straight line of slope high (low) is kept: `above` (`below`), so that no step divides but those that
-// move a bound.
+// high was attained, at the tube's upper edge; likewise downwards. Then it starts again from there.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+
+#include "simd.hpp"
 
 namespace regmax::REGMAX_ISA {
 
-// One straight piece of the string from score `begin` on; the dual there is `dual`.
+struct ReciprocalTable {
+  static constexpr int64_t size = 1024;
+  double of[size + 1];
+  constexpr ReciprocalTable() : of() {
+    for (int64_t i = 1; i <= size; ++i) of[i] = 1.0 / static_cast<double>(i);
+  }
+  double operator()(int64_t i) const { return i <= size ? of[i] : 1.0 / static_cast<double>(i); }
+};
+constexpr ReciprocalTable reciprocal;
+
+// A straight piece of the string.
 struct StringPiece {
   int64_t end;
-  int rise;  // what follows is higher (1), lower (-1), or nothing (0)
-  int64_t read;
+  int rise;      // what follows is higher (1), lower (-1), or nothing (0)
+  int64_t read;  // how far one had to look
 };
 
+// The piece from score `begin` on, with dual `dual` there. Without branches but for the bend: which bound moves at a
+// step is as good as random.
 inline StringPiece follow_piece(const double* x, int64_t m, double lam, int64_t begin, double dual) {
-  double low = x[begin] - dual - lam, high = x[begin] - dual + lam;
-  double above = -lam, below = lam;
-  int64_t low_end = begin + 1, high_end = begin + 1;
-  if (begin + 1 == m) return {m, 0, m};
-  for (int64_t i = begin + 1; i < m; ++i) {
-    above += x[i] - high;
-    below += x[i] - low;
-    const double slack = i + 1 < m ? lam : 0;  // the string's end is fixed
-    if (above > slack) return {high_end, 1, i};
-    if (below < -slack) return {low_end, -1, i};
-    const double length = static_cast<double>(i + 1 - begin);
-    if (above <= -lam) {
-      high += (above + lam) / length;
-      above = -lam;
-      high_end = i + 1;
-    }
-    if (below >= lam) {
-      low += (below - lam) / length;
-      below = lam;
-      low_end = i + 1;
-    }
+  double low = -HUGE_VAL, high = HUGE_VAL, sum = -dual;
+  int64_t low_end = begin, high_end = begin, i = begin;
+  for (; i + 1 < m; ++i) {
+    sum += x[i];
+    const double factor = reciprocal(i + 1 - begin), upper = (sum + lam) * factor, lower = (sum - lam) * factor;
+    if ((lower > high) | (upper < low)) return {lower > high ? high_end : low_end, lower > high ? 1 : -1, i};
+    high_end = upper <= high ? i + 1 : high_end;
+    low_end = lower >= low ? i + 1 : low_end;
+    high = smaller(upper, high);
+    low = larger(lower, low);
   }
+  const double slope = (sum + x[i]) * reciprocal(m - begin);  // the string's end is fixed
+  if (slope > high) return {high_end, 1, m};
+  if (slope < low) return {low_end, -1, m};
   return {m, 0, m};
 }
 
