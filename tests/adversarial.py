@@ -13,88 +13,17 @@ import faulthandler
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
+import adversarial_prox
 import certificates
 import numpy as np
+from adversarial_rows import Batch, delete, group_means, random_batch
 
 from regmax.kernels import native
 
 Array = np.ndarray
-# Around the widths of vectors, words of bits and blocks of rows, and long ones.
-SIZES = sorted({2**k + shift for k in range(1, 9) for shift in (-1, 0, 1)} | {100, 512, 1000, 2048, 4096})
-KERNELS = ("sparsemax", "fusedmax", "oscarmax", "sqpnormmax")
-NAMES = {"sparsemax": (), "fusedmax": ("lam",), "oscarmax": ("lam",), "sqpnormmax": ("p",)}
-THETAS = {"sparsemax": (0.0,), "sqpnormmax": (1.01, 1.1, 1.5, 1.5, 1.9, 2.0)}
-LAMS = (0.0, 1e-6, 0.01, 0.1, 0.1, 1.0, 1e3)
 HANG = 120.0  # seconds for one batch, of milliseconds' work
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Rows of one length for one kernel; `keep` is None or the mask."""
-
-    kernel: str
-    theta: float
-    kind: str
-    x: Array
-    keep: Array | None
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        """The strength by its name."""
-        return dict.fromkeys(NAMES[self.kernel], self.theta)
-
-    @property
-    def strong(self) -> float:
-        """How strongly convex Omega is: rounding errors of the scores grow by its inverse."""
-        return self.theta - 1 if self.kernel == "sqpnormmax" else 1.0
-
-
-def ramp(rng: np.random.Generator, n: int, d: int, lam: float) -> Array:
-    return lam * np.arange(d) * rng.integers(-2, 3, size=(n, 1))
-
-
-def sawtooth(rng: np.random.Generator, n: int, d: int, lam: float) -> Array:
-    return lam * rng.integers(1, 5, size=(n, 1)) * (np.arange(d) % rng.integers(2, 9, size=(n, 1)))
-
-
-KINDS = {
-    "normal": lambda rng, n, d, lam: rng.normal(size=(n, d)),
-    "flat": lambda rng, n, d, lam: 0.01 * rng.normal(size=(n, d)),
-    "peaked": lambda rng, n, d, lam: 10 * rng.normal(size=(n, d)),
-    "constant": lambda rng, n, d, lam: np.repeat(rng.normal(size=(n, 1)), d, axis=1),
-    "ties": lambda rng, n, d, lam: rng.integers(0, 3, size=(n, d)) / 2,
-    "multiples of lam": lambda rng, n, d, lam: lam * rng.integers(-8, 9, size=(n, d)),
-    "segments": lambda rng, n, d, lam: np.repeat(rng.normal(size=(n, d)), 5, axis=1)[:, :d],
-    "ramp": ramp,
-    "sawtooth": sawtooth,
-    "one ulp": lambda rng, n, d, lam: 1 + np.float32(1.2e-7) * rng.integers(0, 2, size=(n, d)),
-    "walk": lambda rng, n, d, lam: lam * np.cumsum(rng.integers(-1, 2, size=(n, d)), axis=1),
-}
-
-
-def random_batch(rng: np.random.Generator) -> Batch:
-    kernel, kind = str(rng.choice(KERNELS)), str(rng.choice(list(KINDS)))
-    theta, d = float(rng.choice(THETAS.get(kernel, LAMS))), int(rng.choice(SIZES))
-    n = int(np.clip(32768 // d, 8, 2048))
-    x = KINDS[kind](rng, n, d, theta if 0 < theta < 1e3 else 0.1)
-    x = x * rng.choice((1e-6, 1e-3, 1, 1, 1, 1e3, 1e6), size=(n, 1)) + rng.choice(
-        (0, 0, 1, -1e3, 1e6), size=(n, 1)
-    )
-    x = x.astype(np.float32)
-    x[rng.random((n, d)) < rng.choice((0, 0, 0.1, 0.9))] = -np.inf
-    keep = rng.random((n, d)) < rng.random((n, 1)) if rng.random() < 0.4 else None
-    return Batch(kernel, theta, kind, x, keep)
-
-
-def delete(batch: Batch, *arrays: Array) -> tuple[Array, ...]:
-    """The rows without their deleted positions, which move to the end, in float64; first of all, who is alive."""
-    alive = np.isfinite(batch.x) & (True if batch.keep is None else batch.keep)
-    order = np.argsort(~alive, axis=1, kind="stable")
-    compact = [np.take_along_axis(a, order, axis=1) for a in (alive, *arrays)]
-    return compact[0], *(np.where(compact[0], a.astype(np.float64), 0) for a in compact[1:])
 
 
 def forward_faults(batch: Batch, y: Array) -> list[str]:
@@ -114,7 +43,7 @@ def forward_faults(batch: Batch, y: Array) -> list[str]:
     size = 1 + batch.parameters.get("lam", 0)
     y = weights[live] / weights[live].sum(axis=1, keepdims=True)
     excess = certificates.gap(batch.kernel, x, y, alive[live], **batch.parameters)
-    if np.any(np.abs(excess) > 4e-7 * size):
+    if np.any(np.abs(excess) > 1e-6 * size):
         faults.append(f"a duality gap of {np.abs(excess).max():.1e}")
     return faults
 
@@ -138,19 +67,7 @@ def expected_product(batch: Batch, y: Array, v: Array) -> Array:
     order = (
         np.argsort(-y, axis=1, kind="stable") if batch.kernel == "oscarmax" else np.arange(y.shape[1])[None]
     )
-    return _group_means(y, centred, np.broadcast_to(order, y.shape))
-
-
-def _group_means(y: Array, v: Array, order: Array) -> Array:
-    """The mean of v over runs of equal y, in the given order of each row."""
-    sorted_y, sorted_v = np.take_along_axis(y, order, axis=1), np.take_along_axis(v, order, axis=1)
-    starts = np.ones(y.shape, dtype=bool)
-    starts[:, 1:] = np.diff(sorted_y, axis=1) != 0
-    group = np.cumsum(starts.ravel()) - 1
-    means = np.bincount(group, sorted_v.ravel()) / np.bincount(group)
-    out = np.empty_like(v)
-    np.put_along_axis(out, order, means[group].reshape(y.shape), axis=1)
-    return np.where(y > 0, out, 0)
+    return np.where(support, group_means(y, centred, np.broadcast_to(order, y.shape)), 0)
 
 
 def backward_faults(batch: Batch, y: Array, v: Array, product: Array) -> list[str]:
@@ -166,7 +83,7 @@ def backward_faults(batch: Batch, y: Array, v: Array, product: Array) -> list[st
 
 
 class Bits:
-    """The core called as the torch front end calls it: with the bits `support` and `joined`, on two threads."""
+    """The core called as torch calls it: with the bits `support` and `joined`, a strength per row, two threads."""
 
     def __init__(self, batch: Batch) -> None:
         n, d = batch.x.shape
@@ -184,8 +101,8 @@ class Bits:
         keep, (n, d) = self.batch.keep, self.batch.x.shape
         pointers = [array.ctypes.data for array in arrays]
         mask = (None, 1, 1) if keep is None else (keep.ctypes.data, n, 1)
-        code = native.CODES[self.batch.kernel]
-        native.check(functions[4](code, *pointers, n, d, *mask, self.batch.theta, None, 2))
+        code, thetas = native.CODES[self.batch.kernel], np.full(n, self.batch.theta)
+        native.check(functions[4](code, *pointers, n, d, *mask, 0.0, thetas.ctypes.data, 2))
 
 
 def unpack(words: Array, d: int) -> Array:
@@ -195,23 +112,26 @@ def unpack(words: Array, d: int) -> Array:
 
 def judge(batch: Batch, rng: np.random.Generator) -> list[str]:
     """Everything that is wrong with one batch."""
+    if batch.kernel.startswith("prox"):
+        return adversarial_prox.faults(batch, rng)
     y = native.argmax(batch.kernel, batch.x, batch.keep, batch.theta)
     faults = forward_faults(batch, y)
     if faults:
         return faults
     exact = native.argmax(batch.kernel, batch.x.astype(np.float64), batch.keep, batch.theta)
-    if (error := np.abs(y - exact).max()) > 2e-6 / batch.strong:
+    size = (1 + batch.parameters.get("lam", 0)) / batch.strong
+    if (error := np.abs(y - exact).max()) > 2e-6 * size:
         faults.append(f"float32 differs from float64 by {error:.1e}")
     bits = Bits(batch)
-    if not np.array_equal(bits.y, y):
-        faults.append("weights depend on whether bits are asked for")
-    if not np.array_equal(unpack(bits.support, y.shape[1]), y != 0):
+    if not np.allclose(bits.y, y, rtol=0, atol=1e-6 * size):
+        faults.append("weights depend on how the core is called")
+    if not np.array_equal(unpack(bits.support, y.shape[1]), bits.y != 0):
         faults.append("support bits are wrong")
     # Deleted by -inf or by the mask is one thing forward; a backward that reads y must be told of both.
     keep = np.isfinite(batch.x) & (True if batch.keep is None else batch.keep)
     v = rng.normal(size=y.shape).astype(np.float32)
     faults += backward_faults(batch, y, v, native.jacobian_product(batch.kernel, y, v, keep, batch.theta))
-    faults += [f"with bits, {fault}" for fault in backward_faults(batch, y, v, bits.product(v))]
+    faults += [f"with bits, {fault}" for fault in backward_faults(batch, bits.y, v, bits.product(v))]
     return faults
 
 

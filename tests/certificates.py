@@ -8,6 +8,8 @@ positions that are no part of the row; these come last.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 Array = np.ndarray
@@ -49,18 +51,19 @@ def fused_lasso_gap(x: Array, y: Array, alive: Array, lam: float) -> Array:
     """
     last = alive.sum(axis=1) - 1
     step = np.diff(y, axis=1) * alive[:, 1:]
-    edges = np.sum((step != 0) & ((y[:, 1:] == 0) | (y[:, :-1] == 0)), axis=1, keepdims=True)
-    tau = (_rows(np.where(y > 0, x - y, 0)) - lam * edges) / _rows(y > 0)
-    u = np.zeros(
-        (y.shape[1] + 1, len(y))
-    )  # u[i]: between positions i - 1 and i; transposed, for the loop's sake
-    excess = (x - tau - y).T.copy()
-    for i in range(y.shape[1]):
-        u[i + 1] = np.clip(u[i] + excess[i], -lam, lam)
-        u[i + 1][last <= i] = 0  # nothing flows over the row's end
-    w = x - np.diff(u, axis=0).T
-    dual = tau + _rows(np.where(alive, np.maximum(w - tau, 0), 0) ** 2) / 2
-    return (dual + _rows(y**2) / 2 + lam * _rows(np.abs(step)) - _rows(x * y))[:, 0]
+    edges = _rows((step != 0) & ((y[:, 1:] == 0) | (y[:, :-1] == 0)))
+    penalty = lam * _rows(np.abs(step))
+
+    def dual(tau: Array) -> Array:
+        u = np.zeros((y.shape[1] + 1, len(y)))  # u[i]: between positions i - 1 and i; transposed for the loop
+        excess = (x - tau - y).T.copy()
+        for i in range(y.shape[1]):
+            u[i + 1] = np.clip(u[i] + excess[i], -lam, lam)
+            u[i + 1][last <= i] = 0  # nothing flows over the row's end
+        w = x - np.diff(u, axis=0).T
+        return tau + _rows(np.where(alive, np.maximum(w - tau, 0), 0) ** 2) / 2
+
+    return _least(dual, x, y, penalty, lam * edges) + (_rows(y**2) / 2 + penalty - _rows(x * y))[:, 0]
 
 
 def oscar_gap(x: Array, y: Array, alive: Array, lam: float) -> Array:
@@ -68,15 +71,28 @@ def oscar_gap(x: Array, y: Array, alive: Array, lam: float) -> Array:
     d = alive.sum(axis=1, keepdims=True)
     rank = np.arange(1, y.shape[1] + 1)
     weights = np.where(rank <= d, lam * (d - rank), 0)
-    size = _rows(y > 0)
-    tau = (_rows(np.where(y > 0, x - y, 0)) - _rows(np.where(rank <= size, weights, 0))) / size
-    w = np.where(alive, x - tau - y, -np.inf)
-    largest = -np.sort(-w, axis=1)
-    too_much = np.cumsum(np.where(rank <= d, largest, 0) - weights, axis=1)
-    w = w - np.maximum(too_much.max(axis=1, keepdims=True), 0)  # every partial sum falls at least as much
-    dual = tau + _rows(np.where(alive, np.maximum(x - tau - np.where(alive, w, 0), 0), 0) ** 2) / 2
     penalty = _rows(weights * -np.sort(-y, axis=1))
-    return (dual + _rows(y**2) / 2 + penalty - _rows(x * y))[:, 0]
+
+    def dual(tau: Array) -> Array:
+        w = np.where(alive, x - tau - y, -np.inf)
+        largest = -np.sort(-w, axis=1)
+        too_much = np.cumsum(np.where(rank <= d, largest, 0) - weights, axis=1).max(axis=1, keepdims=True)
+        w = np.where(alive, w - np.maximum(too_much, 0), 0)  # every partial sum falls at least as much
+        return tau + _rows(np.where(alive, np.maximum(x - tau - w, 0), 0) ** 2) / 2
+
+    used = _rows(np.where(rank <= _rows(y > 0), weights, 0))
+    return _least(dual, x, y, penalty, used) + (_rows(y**2) / 2 + penalty - _rows(x * y))[:, 0]
+
+
+def _least(dual: Callable[[Array], Array], x: Array, y: Array, penalty: Array, slope: Array) -> Array:
+    """The lower of two dual values: tau by x - y - (penalty's gradient) = tau, averaged over y or over its support.
+
+    Averaged over y the gradient is the penalty, which is homogeneous, and a weight that is positive by rounding alone
+    counts for nothing; averaged over the support it is the penalty's `slope` there, and rounding errors cancel.
+    """
+    by_weight = _rows(y * (x - y)) - penalty
+    by_support = (_rows(np.where(y > 0, x - y, 0)) - slope) / _rows(y > 0)
+    return np.minimum(dual(by_weight), dual(by_support))[:, 0]
 
 
 def _rows(terms: Array) -> Array:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import adversarial
+import adversarial_prox
 import numpy as np
 import pytest
-from adversarial import Batch
+from adversarial_rows import Batch
 
 from regmax.kernels import native
 
@@ -62,3 +63,16 @@ def test_the_judge_of_products_says_no(kernel: str, theta: float) -> None:
     assert adversarial.backward_faults(batch, y, v, np.where(y > 0, v, 0))
     assert adversarial.backward_faults(batch, y, v, product + np.float32(1e-3))
     assert adversarial.backward_faults(batch, y, v, np.float32(1.01) * product)
+
+
+@pytest.mark.parametrize("kernel", ["prox_tv1d", "prox_oscar"])
+def test_the_judge_of_proximal_operators_says_no(kernel: str) -> None:
+    x = np.random.default_rng(2).normal(size=(50, 20))
+    alive = np.ones(x.shape, dtype=bool)
+    residual = {"prox_tv1d": adversarial_prox.tv_residual, "prox_oscar": adversarial_prox.oscar_residual}[
+        kernel
+    ]
+    z = native.argmax(kernel, x, None, 0.05)
+    assert np.all(residual(x, z, alive, 0.05) < 1e-12)
+    assert np.all(residual(x, z, alive, 0.0501) > 1e-6)
+    assert np.all(residual(x, 1.0001 * z, alive, 0.05) > 1e-6)
