@@ -12,7 +12,7 @@
 namespace regmax::REGMAX_ISA {
 
 // The share of nonzero weights from which on dense products are faster.
-constexpr double dense_share = 0.15;
+constexpr double dense_share = 0.4;
 
 constexpr int64_t scores_bytes = 384 << 10;  // of one block: a good part of a level-two cache
 

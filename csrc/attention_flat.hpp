@@ -4,9 +4,11 @@
 // only where all weights are equal. Sums are taken in T over short stretches, and in double over those.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
+#include "attention_products.hpp"
 #include "attention_weights.hpp"
 #include "lane_mappings.hpp"
 #include "regmax.h"
@@ -30,9 +32,7 @@ inline RowSums sum_row(const T* x, int64_t d, T top, const Term& term) {
     int64_t i = begin;
     for (; i + lanes<T> <= end; i += lanes<T>) term(load(x + i) - splat(top), sums);
     if (i < end) term(load_some(x + i, static_cast<int>(end - i), nothing<T>) - splat(top), sums);
-    for (int s = 0; s < 3; ++s) {
-      for (int lane = 0; lane < lanes<T>; ++lane) total.of[s] += static_cast<double>(sums[s][lane]);
-    }
+    for (int s = 0; s < 3; ++s) total.of[s] += static_cast<double>(sum_of<T>(sums[s]));
   }
   return total;
 }
@@ -79,7 +79,7 @@ class FlatRow {
   }
 
   bool write_sqpnormmax(RowWriter<T>& writer) const {
-    double largest = 1;
+    double largest = start_of_newton();
     for (int round = 0; round < 24; ++round) {
       const Vec<T> shift = splat(static_cast<T>(largest));
       const RowSums sums = sum_row(x_, d_, top_, [shift](Vec<T> x, Vec<T>* s) {
@@ -91,7 +91,8 @@ class FlatRow {
       const double s1 = sums.of[0], s2 = sums.of[1], s3 = sums.of[2], r = s2 * s2 * s2 / s3;
       const double step = (r - 1) * s2 * s3 / ((2 * r + 1) * (2 * s1 * s3 - s2 * s2));
       largest -= step;
-      if (!(step > 4 * rounding<T> * largest)) {
+      // Convergence is quadratic: what is left behind such a step is below rounding.
+      if (!(step > std::sqrt(rounding<T>) / 4 * largest)) {
         const Vec<T> final_shift = splat(static_cast<T>(largest));
         append_normalised(writer, [final_shift](Vec<T> x) {
           const Vec<T> z = larger(x + final_shift, Vec<T>{});
@@ -101,6 +102,25 @@ class FlatRow {
       }
     }
     return false;
+  }
+
+  // At or above the root Z, from where Newton's steps descend. For Z >= -low, low being the row's minimum,
+  // g(Z) = S_2 / S_3^(1/3) >= d^(2/3) (Z + low)^2 / Z: the larger Z at which that is one. Never above 1.
+  double start_of_newton() const {
+    const double low = static_cast<double>(lowest()) - static_cast<double>(top_);
+    const double a = std::cbrt(static_cast<double>(d_) * static_cast<double>(d_));
+    const double start = (1 - 2 * a * low + std::sqrt(1 - 4 * a * low)) / (2 * a) * (1 + 1e-6);
+    return start < 1 ? start : 1;
+  }
+
+  T lowest() const {
+    Vec<T> low = splat(top_);
+    int64_t i = 0;
+    for (; i + lanes<T> <= d_; i += lanes<T>) low = smaller(load(x_ + i), low);
+    if (i < d_) low = smaller(load_some(x_ + i, static_cast<int>(d_ - i), top_), low);
+    T result = low[0];
+    for (int lane = 1; lane < lanes<T>; ++lane) result = low[lane] < result ? low[lane] : result;
+    return result;
   }
 
   // One group: no partial sum of x - mean exceeds lam (tv.hpp).
@@ -125,9 +145,7 @@ class FlatRow {
 
   // max - min <= lam d / 2 (isotonic.hpp).
   bool is_one_cluster(double lam) const {
-    T low = top_;
-    for (int64_t i = 0; i < d_; ++i) low = x_[i] < low ? x_[i] : low;
-    return static_cast<double>(top_) - static_cast<double>(low) <= lam * static_cast<double>(d_) / 2;
+    return static_cast<double>(top_) - static_cast<double>(lowest()) <= lam * static_cast<double>(d_) / 2;
   }
 
   // The weights are weigh(x - top) over their sum, so that rounding in tau does not show.

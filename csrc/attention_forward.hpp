@@ -98,6 +98,12 @@ class ForwardBlock {
     return true;
   }
 
+  // Whether the backward pass had better compute these weights again than read them: there are many, and they are
+  // cheap.
+  bool better_recomputed(const regmax_weights_block& weights) const {
+    return is_dense(call_, block_, weights.size) && 4 * general_rows_ < block_.rows;
+  }
+
   // The weights alone.
   bool weigh(regmax_weights_block& weights) {
     for (int64_t r = 0; r < block_.rows; ++r) length_[r] = row_length(block_.first + r);
@@ -158,6 +164,7 @@ class ForwardBlock {
       }
       if (!mapper.run(group, count, s_.maxima + first * lanes<T>, writer)) return false;
     }
+    general_rows_ = mapper.general_rows();
     return true;
   }
 
@@ -214,6 +221,7 @@ class ForwardBlock {
   ForwardScratch<T>& s_;
   const int64_t kv_head_;
   const int64_t stride_ = scores_stride<T>(call_);
+  int64_t general_rows_ = 0;
   int64_t done_ = 0;  // how many scores of every row its maxima know
   int64_t length_[64] = {};
 };
@@ -241,7 +249,7 @@ int32_t attention_forward(const regmax_attention& call, T* out, regmax_weights* 
     regmax_weights_block unwanted{};
     regmax_weights_block& wanted = weights ? weights->blocks[job] : unwanted;
     const bool done = forward.run(wanted, block_out);
-    if (!weights || (call.recompute && is_dense(call, block, wanted.size))) free_block(wanted);
+    if (!weights || (call.recompute && forward.better_recomputed(wanted))) free_block(wanted);
     return done;
   });
 }

@@ -42,6 +42,9 @@ class RowMapper {
   RowMapper(int32_t kernel, double theta, Workspace& workspace)
       : kernel_(kernel), theta_(theta), suits_(suits_lockstep(kernel, theta)), w_(workspace) {}
 
+  // How many rows so far went the longest way.
+  int64_t general_rows() const { return general_rows_; }
+
   // Maps the rows of a group; maxima holds the largest scores of each by lane. False where memory is exhausted.
   bool run(const ScoreRow<T>* row, int count, const T* maxima, RowWriter<T>& writer) {
     uint32_t left = all_lanes<T>;
@@ -215,6 +218,7 @@ class RowMapper {
 
   // Scores of -inf are deleted; NaN and +inf leave NaN everywhere.
   void write_generally(const ScoreRow<T>& row, RowWriter<T>& writer) {
+    ++general_rows_;
     T* const x = static_cast<T*>(w_.packed);
     int64_t m = 0;
     bool bad = false;
@@ -253,6 +257,7 @@ class RowMapper {
   double theta_;
   bool suits_;
   Workspace& w_;
+  int64_t general_rows_ = 0;
   int count_ = 1;
   int counts_[lanes<T>];
   T top_[lanes<T>], bound_[lanes<T>];

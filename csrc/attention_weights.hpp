@@ -34,16 +34,8 @@ class RowWriter {
   // Equal weights here are those of one group.
   void append(Vec<T> y, uint32_t chosen, int64_t first, const int32_t* columns) {
     store<T>(static_cast<T*>(block_.values) + block_.size, compress(chosen, y));
-    int32_t* const out = block_.columns + block_.size;
     const int count = __builtin_popcount(chosen);
-    if (count == lanes<T>) {
-      for (int k = 0; k < count; ++k) out[k] = columns ? columns[first + k] : static_cast<int32_t>(first + k);
-    } else {
-      for (int k = 0; chosen; chosen &= chosen - 1, ++k) {
-        const int64_t place = first + __builtin_ctz(chosen);
-        out[k] = columns ? columns[place] : static_cast<int32_t>(place);
-      }
-    }
+    write_columns(chosen, first, columns, block_.columns + block_.size);
     if (chained_) std::memset(block_.joined + block_.size, 1, static_cast<std::size_t>(count));
     if (chained_ && block_.size == first_) block_.joined[first_] = 0;
     block_.size += count;
@@ -57,6 +49,22 @@ class RowWriter {
     void* const memory = std::realloc(items, static_cast<std::size_t>(bytes));
     if (memory) items = static_cast<Item*>(memory);
     return memory != nullptr;
+  }
+
+  static void write_columns(uint32_t chosen, int64_t first, const int32_t* columns, int32_t* out) {
+    if constexpr (sizeof(T) == sizeof(int32_t)) {
+      if (!columns) {
+        IntVec<T> places;
+        for (int k = 0; k < lanes<T>; ++k) places[k] = static_cast<int32_t>(first) + k;
+        const Vec<T> packed = compress(chosen, (Vec<T>)places);  // the bits of integers, which compress only moves
+        std::memcpy(out, &packed, sizeof packed);
+        return;
+      }
+    }
+    for (; chosen; chosen &= chosen - 1) {
+      const int64_t place = first + __builtin_ctz(chosen);
+      *out++ = columns ? columns[place] : static_cast<int32_t>(place);
+    }
   }
 
   bool grow(int64_t needed) {
