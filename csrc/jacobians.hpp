@@ -28,6 +28,13 @@ inline void average_chains(double* v, int64_t m, const uint8_t* joined) {
 
 // Averages sign(y) v over the groups of equal |y|, in O(m log m).
 inline void average_equal_sizes(double* v, const double* y, int64_t m, Ranked* ranked) {
+  bool same = true;
+  for (int64_t i = 0; i < m; ++i) same &= y[i] == y[0];
+  if (same) {  // uniform weights are common, and need no sorting
+    const double mean = mean_of(v, m);
+    for (int64_t i = 0; i < m; ++i) v[i] = mean;
+    return;
+  }
   for (int64_t i = 0; i < m; ++i) ranked[i] = {std::fabs(y[i]), i};
   sort_decreasing(ranked, m);
   for (int64_t begin = 0, end; begin < m; begin = end) {
@@ -46,7 +53,7 @@ inline void average_equal_sizes(double* v, const double* y, int64_t m, Ranked* r
 inline void sqpnorm_product(double* v, const double* y, int64_t m, double p, double* powers) {
   double norm = 0, along = 0, total = 0;
   for (int64_t i = 0; i < m; ++i) {
-    powers[i] = std::pow(y[i], 2 - p);
+    powers[i] = p == 1.5 ? std::sqrt(y[i]) : std::pow(y[i], 2 - p);
     norm += y[i] * y[i] / powers[i];  // y^p
     along += y[i] * v[i];
     total += y[i];

@@ -46,6 +46,8 @@ inline bool suits_lockstep(int32_t kernel, double theta) {
   return kernel == REGMAX_SPARSEMAX || theta == 1.5;
 }
 
+constexpr int64_t guessed_row = 128;
+
 template <class T, int32_t kernel>
 class Lockstep {
  public:
@@ -83,7 +85,7 @@ class Lockstep {
     for (int k = 1; k < lanes<T>; ++k) top = larger(top, x_[k]);
     for (int k = 0; k < lanes<T>; ++k) x_[k] -= top;
     store<T>(top_, top);
-    cuts_ = cuts() - splat(16 * rounding<T>);
+    cuts_ = cuts(rows.d) - splat(16 * rounding<T>);
     store<T>(cut_, cuts_);
   }
 
@@ -96,11 +98,11 @@ class Lockstep {
     return result;
   }
 
-  Vec<T> cuts() {
+  Vec<T> cuts(int64_t d) {
     const Vec<T> lowest = splat(T(-1));
     if (kernel == REGMAX_SQPNORMMAX) {
       Vec<T> largest = -lowest;
-      lane_cubic_root<T>(x_, lanes<T>, 5, &largest);
+      if (d >= guessed_row) lane_cubic_root<T>(x_, lanes<T>, 5, &largest);
       return -largest;
     }
     const Vec<T> tau = lane_threshold<T>(x_, lanes<T>, lowest, 3).tau;

@@ -1,31 +1,33 @@
-// Short rows of sparsemax in lockstep: all of their scores in lanes, no screening. What a row costs then does not
-// depend on how many of its scores matter.
+// Short rows in lockstep with all of their scores, for sparsemax and sqpnormmax: no screening, and what a row costs
+// does not depend on how many of its scores matter. The shortest rows of sparsemax go this way at once, short rows of
+// either where they have more candidates than lockstep.hpp takes.
 #pragma once
 
 #include <cstdint>
 #include <limits>
 
 #include "lane_mappings.hpp"
+#include "lane_pnorm.hpp"
 #include "lockstep.hpp"
 #include "screening.hpp"
 #include "transpose.hpp"
 
 namespace regmax::REGMAX_ISA {
 
-constexpr int64_t short_row = 32;
+// Which way a row goes depends on itself alone, so that its bits do not depend on the others in its group.
+constexpr int64_t shortest_row = 32, short_row = 128;
 
-// Rows go this way for their length alone, so that a row's bits do not depend on the others in its group.
-template <class T>
+template <class T, int32_t kernel>
 class ShortLockstep {
  public:
   // Maps the rows; returns the bits of those that are left to do: the ones that are not finite.
   uint32_t run(const LaneRows<T>& rows) {
     load_columns(rows);
     subtract_top();
-    const uint32_t left = find_threshold();
+    const uint32_t left = kernel == REGMAX_SPARSEMAX ? find_threshold() : find_root();
     store<T>(top_, tops_);
     store<T>(tau_, taus_);
-    store<T>(excess_, excesses_);
+    store<T>(last_, lasts_);
     for (int r = 0; r < lanes<T>; ++r) {
       if (rows.length[r] && !(left >> r & 1)) write(rows, r);
     }
@@ -61,8 +63,9 @@ class ShortLockstep {
   void subtract_top() {
     coarse_count_ = count_ < coarse_columns ? count_ : coarse_columns;
     for (int k = 0; k < coarse_count_; ++k) coarse_[k] = x_[k];
-    for (int k = coarse_count_; k < count_; ++k)
+    for (int k = coarse_count_; k < count_; ++k) {
       coarse_[k % coarse_columns] = larger(x_[k], coarse_[k % coarse_columns]);
+    }
     tops_ = coarse_[0];
     for (int k = 1; k < coarse_count_; ++k) tops_ = larger(coarse_[k], tops_);
     for (int k = 0; k < coarse_count_; ++k) coarse_[k] -= tops_;
@@ -85,36 +88,70 @@ class ShortLockstep {
       });
       sum = total<T>(sums);
       const Vec<T> left = total<T>(counts);
-      excesses_ = (sum - one) / left;
+      lasts_ = (sum - one) / left;
       fewer = greater(before, left);
       if (!bits(fewer)) break;
-      taus_ = select(fewer, taus_ + excesses_, taus_);
+      taus_ = select(fewer, taus_ + lasts_, taus_);
       before = left;
     }
     return (bits(fewer) | ~bits(equal(sum, sum))) & all_lanes<T>;
   }
 
+  uint32_t find_root() {
+    Vec<T> largest = splat(T(1));
+    lane_cubic_root<T>(coarse_, coarse_count_, 6, &largest);
+    const CubicRoot<T> root = lane_cubic_root<T>(x_, count_, 32, &largest);
+    taus_ = -largest;
+    lasts_ = splat(T(1)) / root.sum;
+    uint32_t undefined = 0;  // NaN is lost in z
+    for (int k = 0; k < count_; ++k) undefined |= ~bits(equal(x_[k], x_[k]));
+    return (root.unsettled | undefined) & all_lanes<T>;
+  }
+
   void write(const LaneRows<T>& rows, int r) {
-    const Vec<T> top = splat(top_[r]), tau = splat(tau_[r]), excess = splat(excess_[r]), zero{};
+    const Vec<T> top = splat(top_[r]), tau = splat(tau_[r]), last = splat(last_[r]), zero{};
     const T* const x = rows.x + r * rows.d;
     T* const y = rows.y + r * rows.d;
     const int64_t length = rows.length[r];
-    uint64_t words[(short_row + 63) / 64] = {};
-    for (int64_t i = 0; i < length; i += lanes<T>) {
-      const Vec<T> weight = larger(load_left(x + i, length - i, nothing<T>) - top - tau - excess, zero);
+    uint64_t words[short_row / 64] = {};
+    const auto weigh = [&](int64_t i, Vec<T> v) {
+      const Vec<T> z = v - top - tau, positive = larger(z, zero);
+      const Vec<T> weight = kernel == REGMAX_SPARSEMAX ? larger(z - last, zero) : positive * positive * last;
       words[i / 64] |= static_cast<uint64_t>(bits(greater(weight, zero))) << (i % 64);
-      store_left<T>(y + i, length - i, weight);
-    }
+      return weight;
+    };
+    int64_t i = 0;
+    for (; i + lanes<T> <= length; i += lanes<T>) store<T>(y + i, weigh(i, load(x + i)));
+    if (i < length) store_left<T>(y + i, length - i, weigh(i, load_left(x + i, length - i, nothing<T>)));
     if (rows.support) {
       for (int64_t i = 0; i < length; i += 64) rows.support[r * rows.words + i / 64] = words[i / 64];
     }
   }
 
   int count_ = 0, coarse_count_ = 0;
-  Vec<T> tops_, taus_, excesses_;
-  T top_[lanes<T>], tau_[lanes<T>], excess_[lanes<T>];
+  Vec<T> tops_, taus_, lasts_;  // lasts: sparsemax's last step of tau, sqpnormmax's factor
+  T top_[lanes<T>], tau_[lanes<T>], last_[lanes<T>];
   Vec<T> x_[short_row], coarse_[coarse_columns];
   T padded_[lanes<T> * short_row];
+};
+
+// Screened first, and the rows with many candidates whole.
+template <class T, int32_t kernel>
+class ScreenedLockstep {
+ public:
+  explicit ScreenedLockstep(uint64_t* words) : screened_(words) {}
+
+  uint32_t run(const LaneRows<T>& rows) {
+    const uint32_t left = screened_.run(rows);
+    if (!left) return 0;
+    LaneRows<T> dense = rows;
+    for (int r = 0; r < lanes<T>; ++r) dense.length[r] = left >> r & 1 ? rows.length[r] : 0;
+    return left & whole_.run(dense);
+  }
+
+ private:
+  Lockstep<T, kernel> screened_;
+  ShortLockstep<T, kernel> whole_;
 };
 
 }  // namespace regmax::REGMAX_ISA

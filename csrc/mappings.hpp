@@ -69,6 +69,15 @@ class RowMapping {
     collect(-1);
     const double tau = simplex_threshold(w_.x, count_, w_.space);
     collect(static_cast<T>(tau - 4 * lam) - 16 * rounding<T>);
+    pool_runs(lam);
+    double top = w_.v[0];
+    for (int64_t k = 1; k < count_; ++k) top = larger(top, w_.v[k]);
+    for (int64_t k = 0; k < count_; ++k) w_.v[k] -= top;
+    project(w_.v);
+  }
+
+  void pool_runs(double lam) {
+    if (count_ == m_) return pool_run(0, m_, 0, lam);
     int64_t begin = 0;
     for (int64_t k = 1, i = next_candidate(-1); k <= count_; ++k) {
       const int64_t next = k < count_ ? next_candidate(i) : -1;
@@ -78,10 +87,6 @@ class RowMapping {
       }
       i = next;
     }
-    double top = w_.v[0];
-    for (int64_t k = 1; k < count_; ++k) top = larger(top, w_.v[k]);
-    for (int64_t k = 0; k < count_; ++k) w_.v[k] -= top;
-    project(w_.v);
   }
 
   int64_t next_candidate(int64_t i) const {

@@ -68,7 +68,8 @@ inline void spread_row_bits(const uint64_t* packed, const uint64_t* kept, int64_
 // A position is joined if it has the same value as the kept one before: whoever has the weights alone finds the same
 // groups. Zeros are no group on the simplex.
 template <class T>
-void write_joined(const RowOut<T>& row, const uint64_t* kept, bool zeros) {
+void write_joined(const RowOut<T>& row, const uint64_t* kept, bool complete, bool zeros) {
+  if (complete) return find_repeated(row.y, row.d, zeros, row.joined);
   int64_t before = -1;
   for (int64_t word = 0; word < words_of(row.d); ++word) {
     row.joined[word] = 0;
@@ -93,7 +94,7 @@ void write_row(int32_t kernel, int64_t kept, int64_t chosen, Workspace& w, const
   }
   spread_row(values, words, row.d, row.y);
   if (row.support) find_nonzero(row.y, row.d, row.support);
-  if (row.joined) write_joined(row, w.kept, !on_simplex(kernel));
+  if (row.joined) write_joined(row, w.kept, kept == row.d, !on_simplex(kernel));
 }
 
 template <class T>

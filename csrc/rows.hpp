@@ -141,9 +141,15 @@ void argmax_groups(const Argmax<T>& call, int32_t kernel, int64_t begin, int64_t
 
 template <class T, int32_t kernel>
 void argmax_rows(const Argmax<T>& call, int64_t begin, int64_t end, Workspace& w) {
-  if (kernel == REGMAX_SPARSEMAX && call.d <= short_row) {
-    ShortLockstep<T> groups;
-    return argmax_groups(call, kernel, begin, end, w, groups);
+  if constexpr (kernel == REGMAX_SPARSEMAX || kernel == REGMAX_SQPNORMMAX) {
+    if (kernel == REGMAX_SPARSEMAX && call.d <= shortest_row) {
+      ShortLockstep<T, kernel> groups;
+      return argmax_groups(call, kernel, begin, end, w, groups);
+    }
+    if (call.d > max_candidates && call.d <= short_row) {
+      ScreenedLockstep<T, kernel> groups(w.words);
+      return argmax_groups(call, kernel, begin, end, w, groups);
+    }
   }
   Lockstep<T, kernel> groups(w.words);
   argmax_groups(call, kernel, begin, end, w, groups);

@@ -139,6 +139,23 @@ inline void find_positive(const T* y, int64_t d, uint64_t* words) {
   make_words(y, d, words, [](Vec<T> v) { return greater(v, Vec<T>{}); });
 }
 
+// y_i = y_{i-1}; zeros do not count unless told.
+template <class T>
+inline void find_repeated(const T* y, int64_t d, bool zeros, uint64_t* words) {
+  if (zeros) {
+    choose_all(words, d);
+  } else {
+    find_nonzero(y, d, words);
+  }
+  words[0] &= ~uint64_t{1};
+  for (int64_t i = 1; i < d; i += lanes<T>) {
+    const Vec<T> v = load_left(y + i, d - i, T(0)), before = load_left(y + i - 1, d - i, T(0));
+    const uint64_t different = ~bits(equal(v, before)) & all_lanes<T>;
+    words[i / 64] &= ~(different << (i % 64));
+    if (i % 64 > 64 - lanes<T> && i / 64 + 1 < words_of(d)) words[i / 64 + 1] &= ~(different >> (64 - i % 64));
+  }
+}
+
 // Eight mask bytes, each 0 or 1, as bits.
 inline uint64_t mask_bits(const uint8_t* keep, int64_t left) {
   uint64_t bytes = 0;

@@ -35,21 +35,23 @@ class ShortProducts {
   int add_up(const ProductRows<T>& rows, int r) {
     uint64_t* const words = words_[r];
     const T* const v = rows.v + r * rows.d;
-    if (!rows.support) find_positive(rows.y + r * rows.d, rows.d, words);
-    Vec<T> sum{};
-    int count = 0;
-    for (int64_t i = 0; i < rows.d; i += 64) {
-      if (rows.support) words[i / 64] = rows.support[r * rows.words + i / 64];
-      const uint64_t word = words[i / 64];
-      count += __builtin_popcountll(word);
-      const int64_t size = rows.d - i < 64 ? rows.d - i : 64;
-      for (int64_t c = 0; c < size; c += lanes<T>) {
-        const Where<T> supported = from_bits<T>(lanes_of<T>(word, static_cast<int>(c)));
-        sum = add_where(supported, sum, load_left(v + i + c, size - c, T(0)));
-      }
+    if (rows.support) {
+      for (int64_t i = 0; i < rows.words; ++i) words[i] = rows.support[r * rows.words + i];
+    } else {
+      find_positive(rows.y + r * rows.d, rows.d, words);
     }
+    int count = 0;
+    for (int64_t i = 0; i < rows.words; ++i) count += __builtin_popcountll(words[i]);
+    Vec<T> sum{};
+    int64_t i = 0;
+    for (; i + lanes<T> <= rows.d; i += lanes<T>) sum = add_where(supported(words, i), sum, load(v + i));
+    if (i < rows.d) sum = add_where(supported(words, i), sum, load_left(v + i, rows.d - i, T(0)));
     store<T>(sums_ + r * lanes<T>, sum);
     return count;
+  }
+
+  static Where<T> supported(const uint64_t* words, int64_t i) {
+    return from_bits<T>(lanes_of<T>(words[i / 64], static_cast<int>(i % 64)));
   }
 
   void find_means() {
@@ -64,10 +66,14 @@ class ShortProducts {
     const Vec<T> mean = splat(means_[r]);
     const T* const v = rows.v + r * rows.d;
     T* const out = rows.out + r * rows.d;
-    for (int64_t i = 0; i < rows.d; i += lanes<T>) {
-      const Where<T> supported = from_bits<T>(lanes_of<T>(words_[r][i / 64], static_cast<int>(i % 64)));
+    const uint64_t* const words = words_[r];
+    int64_t i = 0;
+    for (; i + lanes<T> <= rows.d; i += lanes<T>) {
+      store<T>(out + i, select(supported(words, i), load(v + i) - mean, Vec<T>{}));
+    }
+    if (i < rows.d) {
       const Vec<T> centred = load_left(v + i, rows.d - i, T(0)) - mean;
-      store_left<T>(out + i, rows.d - i, select(supported, centred, Vec<T>{}));
+      store_left<T>(out + i, rows.d - i, select(supported(words, i), centred, Vec<T>{}));
     }
   }
 
