@@ -35,7 +35,7 @@ struct LaneRows {
   uint64_t* support;
   uint64_t* joined;
   int64_t d, words;
-  int64_t length[lanes<T>];  // scores that count, from the front; 0: the lane is idle
+  int64_t length[lanes<T>];  // scores that count, from the front, the others being deleted; 0: the lane is idle
   T theta[lanes<T>];
 };
 
@@ -121,6 +121,7 @@ class Lockstep {
       const int64_t length = left >> r & 1 ? 0 : rows.length[r];
       uint64_t* const words = words_ + r * rows.words;
       int count = length ? find_candidates(x, length, top_[r], cut_[r], values(r), words) : 0;
+      for (int64_t i = words_of(length); i < rows.words; ++i) words[i] = 0;
       if (count > max_candidates) {
         left |= 1u << r;
         count = 0;
@@ -177,9 +178,9 @@ class Lockstep {
 
   void write(const LaneRows<T>& rows, int r) {
     const uint64_t* const words = words_ + r * rows.words;
-    spread_row(values(r), words, rows.length[r], rows.y + r * rows.d);
-    if (rows.support) write_bits(positive_bits(r), words, rows.length[r], rows.support + r * rows.words);
-    if (rows.joined) write_bits(joined_bits(r), words, rows.length[r], rows.joined + r * rows.words);
+    spread_row(values(r), words, rows.d, rows.y + r * rows.d);
+    if (rows.support) write_bits(positive_bits(r), words, rows.words, rows.support + r * rows.words);
+    if (rows.joined) write_bits(joined_bits(r), words, rows.words, rows.joined + r * rows.words);
   }
 
   // One bit per candidate: it has weight.
@@ -200,8 +201,8 @@ class Lockstep {
     return same & static_cast<uint64_t>(adjacent_[r]);
   }
 
-  static void write_bits(uint64_t flags, const uint64_t* words, int64_t length, uint64_t* out) {
-    for (int64_t i = 0; i < (length + 63) / 64; ++i) {
+  static void write_bits(uint64_t flags, const uint64_t* words, int64_t count, uint64_t* out) {
+    for (int64_t i = 0; i < count; ++i) {
       out[i] = words[i] ? spread_bits(flags, words[i]) : 0;
       flags >>= __builtin_popcountll(words[i]);  // at most max_candidates < 64
     }

@@ -122,10 +122,12 @@ class ShortLockstep {
     };
     int64_t i = 0;
     for (; i + lanes<T> <= length; i += lanes<T>) store<T>(y + i, weigh(i, load(x + i)));
-    if (i < length) store_left<T>(y + i, length - i, weigh(i, load_left(x + i, length - i, nothing<T>)));
-    if (rows.support) {
-      for (int64_t i = 0; i < length; i += 64) rows.support[r * rows.words + i / 64] = words[i / 64];
+    if (i < length) {
+      store_left<T>(y + i, rows.d - i, weigh(i, load_left(x + i, length - i, -std::numeric_limits<T>::infinity())));
+      i += lanes<T>;
     }
+    for (; i < rows.d; i += lanes<T>) store_left<T>(y + i, rows.d - i, zero);
+    for (int64_t j = 0; rows.support && j < rows.words; ++j) rows.support[r * rows.words + j] = words[j];
   }
 
   int count_ = 0, coarse_count_ = 0;

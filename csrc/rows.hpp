@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 
 #include "calls.hpp"
 #include "lockstep.hpp"
@@ -61,36 +60,32 @@ inline Word* bits_row(Word* bits, int64_t i, int64_t d) {
   return bits ? bits + i * words_of(d) : nullptr;
 }
 
-// How many scores from the front a mask row keeps, -1 where it keeps others too: padding and causal masks are
-// prefixes. Rows that share a mask row come one after the other: the last answer is remembered.
-class PrefixLength {
+// Walks along the rows, and says of each how long it is if its mask is a prefix, as padding and causal masks are; -1
+// if it is another. Divides once, and looks at a mask row once for all the rows in succession that share it.
+class PrefixLengths {
  public:
-  int64_t of(const uint8_t* keep, int64_t d) {
-    if (!keep) return d;
-    if (keep != last_) {
-      const void* hole = std::memchr(keep, 0, static_cast<std::size_t>(d));
-      length_ = hole ? static_cast<const uint8_t*>(hole) - keep : d;
-      for (int64_t i = length_; i < d; ++i) {
-        if (keep[i]) length_ = -1;
-      }
-      last_ = keep;
+  PrefixLengths(const Mask& mask, int64_t d, int64_t first) : mask_(mask), d_(d) {
+    if (!mask.bytes) return;
+    row_ = first / mask.repeat % mask.rows;
+    repeats_ = first % mask.repeat;
+    length_ = prefix_length(mask.bytes + row_ * d, d);
+  }
+
+  int64_t next() {
+    if (!mask_.bytes) return d_;
+    if (repeats_ == mask_.repeat) {
+      repeats_ = 0;
+      row_ = row_ + 1 < mask_.rows ? row_ + 1 : 0;
+      length_ = prefix_length(mask_.bytes + row_ * d_, d_);
     }
+    ++repeats_;
     return length_;
   }
 
  private:
-  const uint8_t* last_ = nullptr;
-  int64_t length_ = 0;
+  Mask mask_;
+  int64_t d_, row_ = 0, repeats_ = 0, length_ = 0;
 };
-
-template <class T>
-void clear_behind(const RowOut<T>& row, int64_t length) {
-  std::memset(row.y + length, 0, static_cast<std::size_t>(row.d - length) * sizeof(T));
-  for (int64_t i = words_of(length); i < words_of(row.d); ++i) {
-    if (row.support) row.support[i] = 0;
-    if (row.joined) row.joined[i] = 0;
-  }
-}
 
 template <class T>
 RowOut<T> row_out(const Argmax<T>& call, int64_t i) {
@@ -100,15 +95,14 @@ RowOut<T> row_out(const Argmax<T>& call, int64_t i) {
 
 // Fills in which rows of the group go in lockstep; returns the bits of the others.
 template <class T>
-uint32_t choose_lanes(const Argmax<T>& call, int32_t kernel, int64_t first, int count, PrefixLength& prefix,
+uint32_t choose_lanes(const Argmax<T>& call, int32_t kernel, int64_t first, int count, PrefixLengths& lengths,
                       LaneRows<T>& rows) {
   uint32_t left = 0;
   for (int r = 0; r < count; ++r) {
     const double theta = strength(call.theta, first + r);
-    const int64_t length = prefix.of(mask_row(call.mask, first + r, call.d), call.d);
+    const int64_t length = lengths.next();
     const bool suits = length >= 0 && suits_lockstep(kernel, theta);
-    if (!suits) left |= 1u << r;
-    if (suits && length < call.d) clear_behind(row_out(call, first + r), length);
+    if (!suits || length == 0) left |= 1u << r;
     rows.length[r] = suits ? length : 0;
     rows.theta[r] = static_cast<T>(theta);
   }
@@ -118,7 +112,7 @@ uint32_t choose_lanes(const Argmax<T>& call, int32_t kernel, int64_t first, int 
 // Maps rows in groups, by a Lockstep or a ShortLockstep.
 template <class T, class Groups>
 void argmax_groups(const Argmax<T>& call, int32_t kernel, int64_t begin, int64_t end, Workspace& w, Groups& groups) {
-  PrefixLength prefix;
+  PrefixLengths lengths(call.mask, call.d, begin);
   LaneRows<T> rows = {};
   rows.d = call.d;
   rows.words = words_of(call.d);
@@ -130,7 +124,7 @@ void argmax_groups(const Argmax<T>& call, int32_t kernel, int64_t begin, int64_t
     rows.y = out.y;
     rows.support = out.support;
     rows.joined = out.joined;
-    uint32_t left = choose_lanes(call, kernel, first, count, prefix, rows);
+    uint32_t left = choose_lanes(call, kernel, first, count, lengths, rows);
     left |= groups.run(rows) & (all_lanes<T> >> (lanes<T> - count));
     for (; left; left &= left - 1) {
       const int64_t i = first + __builtin_ctz(left);

@@ -156,20 +156,40 @@ inline void find_repeated(const T* y, int64_t d, bool zeros, uint64_t* words) {
   }
 }
 
-// Eight mask bytes, each 0 or 1, as bits.
-inline uint64_t mask_bits(const uint8_t* keep, int64_t left) {
-  uint64_t bytes = 0;
-  std::memcpy(&bytes, keep, static_cast<std::size_t>(left < 8 ? left : 8));
-  return bytes * 0x0102040810204080 >> 56;
+// The bits of at most 64 mask bytes, each 0 or 1.
+inline uint64_t mask_word(const uint8_t* keep, int64_t left) {
+#if defined(__AVX512BW__)
+  const __m512i bytes = _mm512_maskz_loadu_epi8(~uint64_t{0} >> (left < 64 ? 64 - left : 0), keep);
+  return _mm512_test_epi8_mask(bytes, bytes);
+#else
+  uint8_t some[64] = {};
+  if (left < 64) keep = static_cast<const uint8_t*>(std::memcpy(some, keep, static_cast<std::size_t>(left)));
+  uint64_t word = 0;
+  for (int i = 0; i < 8; ++i) {
+    uint64_t bytes;
+    std::memcpy(&bytes, keep + 8 * i, 8);
+    word |= (bytes * 0x0102040810204080 >> 56) << (8 * i);
+  }
+  return word;
+#endif
 }
 
 // The bits of a mask row; nullptr keeps all.
 inline void find_kept(const uint8_t* keep, int64_t d, uint64_t* words) {
   if (!keep) return choose_all(words, d);
-  for (int64_t i = 0; i < d; i += 64, ++words) {
-    *words = 0;
-    for (int64_t c = 0; c < 64 && i + c < d; c += 8) *words |= mask_bits(keep + i + c, d - i - c) << c;
+  for (int64_t i = 0; i < d; i += 64) *words++ = mask_word(keep + i, d - i);
+}
+
+// How many scores from the front a mask row keeps, -1 where it keeps others too.
+inline int64_t prefix_length(const uint8_t* keep, int64_t d) {
+  int64_t length = 0;
+  for (int64_t i = 0; i < d; i += 64) {
+    const uint64_t word = mask_word(keep + i, d - i);
+    if (word & (word + 1)) return -1;   // not ones, then zeros
+    if (word && length < i) return -1;  // ones behind zeros
+    length += __builtin_popcountll(word);
   }
+  return length;
 }
 
 // Packs the numbers at the bits of one word, of `left` numbers that follow p; returns how many.
