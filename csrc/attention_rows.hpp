@@ -112,7 +112,7 @@ class RowMapper {
         left |= 1u << r;
         found = 0;
       }
-      for (int k = found; k < max_candidates; ++k) values(r)[k] = nothing<T>;
+      for (int k = found; k < max_candidates; k += lanes<T>) store<T>(values(r) + k, splat(nothing<T>));
       if (!found) values(r)[0] = 0;
       counts_[r] = found;
       if (found > count_) count_ = found;
