@@ -50,7 +50,9 @@ def make_scores(kind: str, d: int) -> torch.Tensor:
 class Core:
     """The core's two calls on rows, with buffers made once."""
 
-    def __init__(self, library: Path, x: torch.Tensor, v: torch.Tensor, keep: torch.Tensor | None, threads: int):
+    def __init__(
+        self, library: Path, x: torch.Tensor, v: torch.Tensor, keep: torch.Tensor | None, threads: int
+    ):
         self.library = ctypes.CDLL(str(library))
         self.n, self.d = x.shape
         self.x, self.v, self.keep, self.threads = x, v, keep, threads
@@ -68,7 +70,9 @@ class Core:
 
     def argmax(self, kernel: str, theta: float) -> None:
         bits = _pointer(self.support), _pointer(self.joined)
-        self.library.regmax_argmax_f32(KERNELS[kernel], _pointer(self.x), _pointer(self.y), *bits, *self._tail(theta))
+        self.library.regmax_argmax_f32(
+            KERNELS[kernel], _pointer(self.x), _pointer(self.y), *bits, *self._tail(theta)
+        )
 
     def jacobian_product(self, kernel: str, theta: float) -> None:
         bits = _pointer(self.support), _pointer(self.joined)
@@ -110,9 +114,13 @@ def ratios(core: Core, scores: torch.Tensor, d: int, repeats: int) -> dict[str, 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--scores", choices=("normal", "attention", "flat"), default="normal")
-    parser.add_argument("--mask", action="store_true", help="a padding mask that keeps three quarters of a row at least")
+    parser.add_argument(
+        "--mask", action="store_true", help="a padding mask that keeps three quarters of a row at least"
+    )
     parser.add_argument("--d", type=int, nargs="+", default=[32, 64, 128, 512, 2048])
     parser.add_argument("--repeats", type=int, default=100)
     parser.add_argument("--library", type=Path, default=None)
@@ -124,12 +132,17 @@ def main() -> None:
         x = make_scores(arguments.scores, d)
         keep = None
         if arguments.mask:
-            lengths = torch.randint(3 * d // 4, d + 1, (len(x), 1), generator=torch.Generator().manual_seed(0))
+            lengths = torch.randint(
+                3 * d // 4, d + 1, (len(x), 1), generator=torch.Generator().manual_seed(0)
+            )
             keep = (torch.arange(d) < lengths).to(torch.uint8)
         scores = x if keep is None else x.masked_fill(keep == 0, float("-inf"))
         core = Core(library, x, torch.randn(x.shape), keep, threads=1)
         found = ratios(core, scores, d, arguments.repeats)
-        print(f"{d:>6}" + "".join(f"{forward:>10.2f} /{both:>6.2f}" for forward, both in found.values()), flush=True)
+        print(
+            f"{d:>6}" + "".join(f"{forward:>10.2f} /{both:>6.2f}" for forward, both in found.values()),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
