@@ -203,7 +203,7 @@ class Lockstep {
 
   static void write_bits(uint64_t flags, const uint64_t* words, int64_t count, uint64_t* out) {
     for (int64_t i = 0; i < count; ++i) {
-      out[i] = words[i] ? spread_bits(flags, words[i]) : 0;
+      out[i] = spread_bits(flags, words[i]);
       flags >>= __builtin_popcountll(words[i]);  // at most max_candidates < 64
     }
   }

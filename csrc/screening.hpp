@@ -38,19 +38,23 @@ inline Vec<T> lane_maxima(const T* x, int64_t d) {
 // The same, and whether a score is -inf.
 template <class T>
 inline Vec<T> lane_maxima(const T* x, int64_t d, bool* minus_infinity) {
+  constexpr int w = lanes<T>;
   constexpr T infinity = std::numeric_limits<T>::infinity();
-  Vec<T> most = splat(-infinity), least = splat(infinity);
+  Vec<T> a = splat(-infinity), b = a, least = splat(infinity), low = least;
   int64_t i = 0;
-  for (; i + lanes<T> <= d; i += lanes<T>) {
-    most = larger(load(x + i), most);
-    least = smaller(load(x + i), least);
+  for (; i + 2 * w <= d; i += 2 * w) {
+    const Vec<T> u = load(x + i), v = load(x + i + w);
+    a = larger(u, a);
+    b = larger(v, b);
+    least = smaller(u, least);
+    low = smaller(v, low);
   }
-  if (i < d) {
-    most = larger(load_left(x + i, d - i, -infinity), most);
+  for (; i < d; i += w) {
+    a = larger(load_left(x + i, d - i, -infinity), a);
     least = smaller(load_left(x + i, d - i, infinity), least);
   }
-  *minus_infinity = bits(equal(least, splat(-infinity))) != 0;
-  return most;
+  *minus_infinity = bits(equal(smaller(least, low), splat(-infinity))) != 0;
+  return larger(a, b);
 }
 
 // How many scores are above top + level.
@@ -250,7 +254,7 @@ inline Runs find_runs(const uint64_t* words, int64_t d, int count) {
   int done = 0;
   for (int64_t i = 0; i < words_of(d); ++i) {
     const uint64_t word = words[i];
-    if (word) adjacent |= pack_bits(word & (word << 1 | carry), word) << done;
+    adjacent |= pack_bits(word & (word << 1 | carry), word) << done;
     done += __builtin_popcountll(word);
     carry = word >> 63;
   }
