@@ -53,7 +53,7 @@ inline void average_equal_sizes(double* v, const double* y, int64_t m, Ranked* r
 inline void sqpnorm_product(double* v, const double* y, int64_t m, double p, double* powers) {
   double norm = 0, along = 0, total = 0;
   for (int64_t i = 0; i < m; ++i) {
-    powers[i] = p == 1.5 ? std::sqrt(y[i]) : std::pow(y[i], 2 - p);
+    powers[i] = std::pow(y[i], 2 - p);
     norm += y[i] * y[i] / powers[i];  // y^p
     along += y[i] * v[i];
     total += y[i];
@@ -73,6 +73,29 @@ inline void sqpnorm_product(double* v, const double* y, int64_t m, double p, dou
   for (int64_t i = 0; i < m; ++i) v[i] = m == 1 ? 0 : v[i] - ratio * powers[i];
 }
 
+// The same for p = 1.5, where with s = sum y^1.5, M = 2 s^(-1/3) [ diag(y^(1/2)) - y y^T / (2 s) ].
+inline void cubic_product(double* v, const double* y, int64_t m) {
+  constexpr int w = lanes<double>;
+  Vec<double> s{}, along{}, total{}, roots{}, rooted{};
+  for (int64_t i = 0; i < m; i += w) {
+    const Vec<double> yi = load_left(y + i, m - i, 0.0), vi = load_left(v + i, m - i, 0.0), root = square_root(yi);
+    s += yi * root;
+    along += yi * vi;
+    total += yi;
+    roots += root;
+    rooted += root * vi;
+  }
+  const double sum = sum_lanes<double>(s), half = 0.5 / sum, sum_y = sum_lanes<double>(total);
+  const double sum_m1 = sum_lanes<double>(roots) - half * sum_y * sum_y;
+  const double sum_mv = sum_lanes<double>(rooted) - half * sum_y * sum_lanes<double>(along);
+  const double ratio = sum_mv / sum_m1, scale = m == 1 ? 0 : 2 / std::cbrt(sum);
+  const double along_y = half * (sum_lanes<double>(along) - ratio * sum_y);
+  for (int64_t i = 0; i < m; i += w) {
+    const Vec<double> yi = load_left(y + i, m - i, 0.0), vi = load_left(v + i, m - i, 0.0);
+    store_left<double>(v + i, m - i, scale * (square_root(yi) * (vi - ratio) - along_y * yi));
+  }
+}
+
 // Replaces w.v by J v. w.x holds the m >= 1 weights of the support (of all kept positions for the proximal
 // operators).
 inline void multiply_row(int32_t kernel, Workspace& w, int64_t m, double theta) {
@@ -89,7 +112,9 @@ inline void multiply_row(int32_t kernel, Workspace& w, int64_t m, double theta) 
       if (!strengthless) average_equal_sizes(w.v, w.x, m, IsotonicSpace(w.pooling, m).ranked);
       return;
     case REGMAX_SQPNORMMAX:
-      return theta == 2 ? subtract_mean(w.v, m) : sqpnorm_product(w.v, w.x, m, theta, w.space);
+      if (theta == 2) return subtract_mean(w.v, m);
+      if (theta == 1.5) return cubic_product(w.v, w.x, m);
+      return sqpnorm_product(w.v, w.x, m, theta, w.space);
     case REGMAX_PROX_TV1D:
       if (!strengthless) average_chains(w.v, m, w.joined);
       return;

@@ -38,7 +38,9 @@ class RowMapping {
       oscarmax(theta);
     } else {
       collect(-1);
-      if (kernel == REGMAX_SQPNORMMAX && theta < 2) {
+      if (kernel == REGMAX_SQPNORMMAX && theta == 1.5) {
+        cubic_weights(static_cast<const T*>(w_.candidates), count_, w_.y);
+      } else if (kernel == REGMAX_SQPNORMMAX && theta < 2) {
         sqpnorm_weights(w_.x, count_, theta, w_.y);
       } else {
         project(w_.x);

@@ -38,51 +38,68 @@ inline PowerSums power_sums(const double* x, int64_t m, double largest, double q
   return {log_g, (q - 1) * c / a + (2 - q) * a / b};
 }
 
-// The same for q = 3, where the powers are products that need no keeping.
-inline PowerSums cubic_power_sums(const double* x, int64_t m, double largest) {
-  constexpr int w = lanes<double>;
-  const Vec<double> shift = splat(largest), scale = splat(1 / largest), zero{};
-  Vec<double> a{}, b{}, c{};
-  for (int64_t i = 0; i < m; i += w) {
-    const Vec<double> t = larger((load_left(x + i, m - i, -1.0) + shift) * scale, zero), square = t * t;
-    c += t;
-    a += square;
-    b += square * t;
+// The same for q = 3, where the powers are products that need no keeping. Sums run in T over blocks, whose totals are
+// added in double.
+template <class T>
+inline PowerSums cubic_power_sums(const T* x, int64_t m, T largest) {
+  constexpr int w = lanes<T>;
+  constexpr int64_t block = 32 * w;
+  const Vec<T> shift = splat(largest), scale = splat(1 / largest), zero{};
+  double a = 0, b = 0, c = 0;
+  for (int64_t begin = 0; begin < m; begin += block) {
+    Vec<T> as[2] = {}, bs[2] = {}, cs[2] = {};
+    const auto add = [&](Vec<T> v, int j) {
+      const Vec<T> t = larger((v + shift) * scale, zero), square = t * t;
+      cs[j] += t;
+      as[j] += square;
+      bs[j] = times_plus(square, t, bs[j]);
+    };
+    const int64_t end = m - begin < block ? m : begin + block;
+    int64_t i = begin;
+    for (; i + 2 * w <= end; i += 2 * w) add(load(x + i), 0), add(load(x + i + w), 1);
+    for (; i < end; i += w) add(load_left(x + i, end - i, T(-1)), 0);
+    a += sum_lanes<T>(as[0] + as[1]);
+    b += sum_lanes<T>(bs[0] + bs[1]);
+    c += sum_lanes<T>(cs[0] + cs[1]);
   }
-  const double sum_a = sum_lanes(a), sum_b = sum_lanes(b), sum_c = sum_lanes(c);
-  const double log_g = std::log(largest * sum_a) - std::log(sum_b) / 3;
-  return {log_g, 2 * sum_c / sum_a - sum_a / sum_b};
+  return {std::log(static_cast<double>(largest) * a) - std::log(b) / 3, 2 * c / a - a / b};
 }
 
-// Newton in log Z. A step that leaves the bracket or is not half the one before gives way to bisection: near the
-// kinks, where scores enter the support, Newton alone can cycle. y receives the weights of the m scores, which are
-// relative to their maximum and above -1: others have none.
-inline void sqpnorm_weights(const double* x, int64_t m, double p, double* y) {
-  const double q = p / (p - 1);
-  const double slack = 1e-12;  // constant scores have their root at the lower end: rounding must not exclude it
+// log Z by Newton's method; evaluate(u) gives the sums at log Z = u. A step that leaves the bracket or is not half
+// the one before gives way to bisection: near the kinks, where scores enter the support, Newton alone can cycle.
+template <class Evaluate>
+inline double find_log_largest(int64_t m, double q, double tolerance, const Evaluate& evaluate) {
+  const double slack = 1e-6;  // constant scores have their root at the lower end: rounding must not exclude it
   double low = -2 / q * std::log(static_cast<double>(m)) - slack, high = 0;
-  double u = high, step = HUGE_VAL;  // u = log Z
-  const bool cubic = p == 1.5;       // smooth, so a small step leaves an error of its square
-  const double tolerance = cubic ? 1e-9 : 1e-15;
-  const auto evaluate = [&] {
-    return cubic ? cubic_power_sums(x, m, std::exp(u)) : power_sums(x, m, std::exp(u), q, y);
-  };
-  PowerSums sums = evaluate();
-  for (int round = 0; round < 200 && std::fabs(sums.log_g) > 1e-16; ++round) {
+  double u = high, step = HUGE_VAL;
+  for (int round = 0; round < 200; ++round) {
+    const PowerSums sums = evaluate(u);
     (sums.log_g > 0 ? high : low) = u;
     const double newton = -sums.log_g / sums.slope;
-    const bool trusted = u + newton > low && u + newton < high && std::fabs(newton) < std::fabs(step) / 2;
+    const bool trusted = u + newton >= low && u + newton <= high && std::fabs(newton) < std::fabs(step) / 2;
     step = trusted ? newton : (low + high) / 2 - u;
     u += step;
-    sums = evaluate();
     if (std::fabs(step) <= (trusted ? tolerance : 1e-15)) break;
   }
-  if (cubic) {
-    const double largest = std::exp(u);
-    for (int64_t i = 0; i < m; ++i) {
-      const double z = larger(x[i] + largest, 0);
-      y[i] = z * z;
-    }
+  return u;
+}
+
+// The weights of m scores, which are relative to their maximum and above -1: others have none.
+inline void sqpnorm_weights(const double* x, int64_t m, double p, double* y) {
+  const double q = p / (p - 1);
+  const auto evaluate = [&](double u) { return power_sums(x, m, std::exp(u), q, y); };
+  evaluate(find_log_largest(m, q, 1e-15, evaluate));
+  normalise(y, m);
+}
+
+// The same for p = 1.5. There g is smooth: a small step of Newton's leaves an error of its square.
+template <class T>
+inline void cubic_weights(const T* x, int64_t m, double* y) {
+  const auto evaluate = [&](double u) { return cubic_power_sums(x, m, static_cast<T>(std::exp(u))); };
+  const double largest = std::exp(find_log_largest(m, 3, sizeof(T) == 4 ? 1e-5 : 1e-9, evaluate));
+  for (int64_t i = 0; i < m; ++i) {
+    const double z = larger(static_cast<double>(x[i]) + largest, 0);
+    y[i] = z * z;
   }
   normalise(y, m);
 }

@@ -10,7 +10,7 @@
 
 namespace regmax::REGMAX_ISA {
 
-constexpr int64_t short_product = 128;
+constexpr int64_t short_product = 512;
 
 template <class T>
 class ShortProducts {

@@ -31,9 +31,10 @@ inline double sorted_threshold(const double* x, int64_t m) {
   return tau;
 }
 
-inline double sum_lanes(Vec<double> v) {
+template <class T>
+inline double sum_lanes(Vec<T> v) {
   double sum = 0;
-  for (int i = 0; i < lanes<double>; ++i) sum += v[i];
+  for (int i = 0; i < lanes<T>; ++i) sum += static_cast<double>(v[i]);
   return sum;
 }
 
@@ -48,7 +49,7 @@ inline double sum_of(const double* x, int64_t m) {
     d += load(x + i + 3 * w);
   }
   for (; i < m; i += w) a += load_left(x + i, m - i, 0.0);
-  return sum_lanes((a + b) + (c + d));
+  return sum_lanes<double>((a + b) + (c + d));
 }
 
 // Copies what is above the bound to `kept` (which may be x itself, and has room for a vector behind its m numbers);
@@ -64,7 +65,7 @@ inline int64_t keep_above(const double* x, int64_t m, double bound, double* kept
     total = add_where(above, total, v);
     count += append<double>(kept + count, bits(above), v);
   }
-  *sum = sum_lanes(total);
+  *sum = sum_lanes<double>(total);
   return count;
 }
 
