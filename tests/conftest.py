@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from fronts import FRONTS, Front
+from fronts import FRONTS, Front, choose_core
 from hypothesis import HealthCheck, settings
 from table import TABLE, Entry
-
-from regmax.kernels import native
 
 # Derandomized: a run on CI says something about the commit, not about the draw. Raise the number by
 # `--hypothesis-profile=long` to look for new counterexamples.
@@ -47,9 +45,3 @@ def torch_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """Torch tensors with the C++ core and without it."""
     choose_core(request.param == "native", monkeypatch)
     return request.param
-
-
-def choose_core(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The core, or what an installation without a compiler sees."""
-    assert native.available(), "the tests judge the native core: build it first"
-    monkeypatch.setattr(native, "available", lambda: wanted)

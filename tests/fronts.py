@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
+
+from regmax.kernels import native
 
 
 @dataclass(frozen=True)
@@ -30,3 +33,9 @@ FRONTS = {
     "numpy": Front("numpy", np.asarray, np.asarray),
     "torch": Front("torch", torch.tensor, lambda y: y.detach().numpy()),
 }
+
+
+def choose_core(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The core, or what an installation without a compiler sees."""
+    assert native.available(), "the tests judge the native core: build it first"
+    monkeypatch.setattr(native, "available", lambda: wanted)

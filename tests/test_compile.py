@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import choose_core
+from fronts import choose_core
 from points import interior
 from table import DEFAULTS, Entry
 
