@@ -27,15 +27,16 @@
 
 namespace regmax::REGMAX_ISA {
 
-// The rows of a group: d apart in x and y, words apart in support and joined, which may be nullptr.
+// The rows of a group: d apart in y, words apart in support and joined, which may be nullptr.
 template <class T>
 struct LaneRows {
-  const T* x;
+  const T* x[lanes<T>];
   T* y;
   uint64_t* support;
   uint64_t* joined;
   int64_t d, words;
   int64_t length[lanes<T>];  // scores that count, from the front, the others being deleted; 0: the lane is idle
+  uint64_t* kept[lanes<T>];  // nullptr, or the bits of where those scores are in the row, to be overwritten
   T theta[lanes<T>];
 };
 
@@ -75,7 +76,7 @@ class Lockstep {
     T lengths[lanes<T>];
     deleted_ = 0;
     for (int r = 0; r < lanes<T>; ++r) {
-      store<T>(values(r), rows.length[r] ? maxima(rows.x + r * rows.d, rows.length[r], r) : Vec<T>{});
+      store<T>(values(r), rows.length[r] ? maxima(rows.x[r], rows.length[r], r) : Vec<T>{});
       lengths[r] = static_cast<T>(rows.length[r]);
     }
     lengths_ = load(lengths);
@@ -117,7 +118,7 @@ class Lockstep {
     uint32_t left = deleted_;
     count_ = 1;
     for (int r = 0; r < lanes<T>; ++r) {
-      const T* const x = rows.x + r * rows.d;
+      const T* const x = rows.x[r];
       const int64_t length = left >> r & 1 ? 0 : rows.length[r];
       uint64_t* const words = words_ + r * rows.words;
       int count = length ? find_candidates(x, length, top_[r], cut_[r], values(r), words) : 0;
@@ -177,7 +178,11 @@ class Lockstep {
   }
 
   void write(const LaneRows<T>& rows, int r) {
-    const uint64_t* const words = words_ + r * rows.words;
+    const uint64_t* words = words_ + r * rows.words;
+    if (rows.kept[r]) {
+      spread_row_bits(words, rows.kept[r], rows.d, rows.kept[r]);
+      words = rows.kept[r];
+    }
     spread_row(values(r), words, rows.d, rows.y + r * rows.d);
     if (rows.support) write_bits(positive_bits(r), words, rows.words, rows.support + r * rows.words);
     if (rows.joined) write_bits(joined_bits(r), words, rows.words, rows.joined + r * rows.words);

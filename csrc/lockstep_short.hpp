@@ -40,10 +40,10 @@ class ShortLockstep {
   // Rows that are not whole, or not of whole tiles, are padded first.
   void load_columns(const LaneRows<T>& rows) {
     bool whole = rows.d % unrolled == 0;
-    for (int r = 0; r < lanes<T>; ++r) whole &= rows.length[r] == rows.d;
+    for (int r = 0; r < lanes<T>; ++r) whole &= rows.length[r] == rows.d && rows.x[r] == rows.x[0] + r * rows.d;
     count_ = static_cast<int>((rows.d + unrolled - 1) / unrolled * unrolled);
     if (!whole) pad_rows(rows);
-    rows_to_lanes<T>(whole ? rows.x : padded_, whole ? rows.d : short_row, count_, x_);
+    rows_to_lanes<T>(whole ? rows.x[0] : padded_, whole ? rows.d : short_row, count_, x_);
   }
 
   void pad_rows(const LaneRows<T>& rows) {
@@ -51,8 +51,7 @@ class ShortLockstep {
     for (int r = 0; r < lanes<T>; ++r) {
       for (int i = 0; i < count_; i += lanes<T>) {
         const int64_t left = rows.length[r] - i;
-        store<T>(padded_ + r * short_row + i,
-                 left > 0 ? load_left(rows.x + r * rows.d + i, left, lowest) : splat(lowest));
+        store<T>(padded_ + r * short_row + i, left > 0 ? load_left(rows.x[r] + i, left, lowest) : splat(lowest));
       }
       if (rows.length[r] == 0) padded_[r * short_row] = 0;
     }
@@ -110,7 +109,7 @@ class ShortLockstep {
 
   void write(const LaneRows<T>& rows, int r) {
     const Vec<T> top = splat(top_[r]), tau = splat(tau_[r]), last = splat(last_[r]), zero{};
-    const T* const x = rows.x + r * rows.d;
+    const T* const x = rows.x[r];
     T* const y = rows.y + r * rows.d;
     const int64_t length = rows.length[r];
     uint64_t words[short_row / 64] = {};

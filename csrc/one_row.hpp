@@ -50,21 +50,6 @@ bool find_scores(const T* x, const uint8_t* keep, int64_t d, Workspace& w, int64
   return bad == 0;
 }
 
-// The bits of a row without its deleted positions, moved to where they are in the whole row.
-inline void spread_row_bits(const uint64_t* packed, const uint64_t* kept, int64_t d, uint64_t* words) {
-  int64_t from = 0;
-  for (int64_t i = 0; i < words_of(d); ++i) {
-    const int count = __builtin_popcountll(kept[i]);
-    uint64_t bits = 0;
-    if (count) {
-      bits = packed[from / 64] >> (from % 64);
-      if (from % 64 + count > 64) bits |= packed[from / 64 + 1] << (64 - from % 64);
-    }
-    words[i] = spread_bits(bits, kept[i]);
-    from += count;
-  }
-}
-
 // A position is joined if it has the same value as the kept one before: whoever has the weights alone finds the same
 // groups. Zeros are no group on the simplex.
 template <class T>

@@ -8,6 +8,7 @@
 #include "lockstep.hpp"
 #include "lockstep_products.hpp"
 #include "lockstep_short.hpp"
+#include "masks.hpp"
 #include "one_product.hpp"
 #include "one_row.hpp"
 #include "short_products.hpp"
@@ -49,10 +50,6 @@ int32_t for_rows(int64_t n, int64_t d, int32_t threads, const Rows& rows) {
   return context.failed.load() ? REGMAX_OUT_OF_MEMORY : REGMAX_OK;
 }
 
-inline const uint8_t* mask_row(const Mask& mask, int64_t i, int64_t d) {
-  return mask.bytes ? mask.bytes + i / mask.repeat % mask.rows * d : nullptr;
-}
-
 inline double strength(const Strength& theta, int64_t i) { return theta.per_row ? theta.per_row[i] : theta.shared; }
 
 template <class Word>
@@ -60,75 +57,68 @@ inline Word* bits_row(Word* bits, int64_t i, int64_t d) {
   return bits ? bits + i * words_of(d) : nullptr;
 }
 
-// Walks along the rows, and says of each how long it is if its mask is a prefix, as padding and causal masks are; -1
-// if it is another. Divides once, and looks at a mask row once for all the rows in succession that share it.
-class PrefixLengths {
- public:
-  PrefixLengths(const Mask& mask, int64_t d, int64_t first) : mask_(mask), d_(d) {
-    if (!mask.bytes) return;
-    row_ = first / mask.repeat % mask.rows;
-    repeats_ = first % mask.repeat;
-    length_ = prefix_length(mask.bytes + row_ * d, d);
-  }
-
-  int64_t next() {
-    if (!mask_.bytes) return d_;
-    if (repeats_ == mask_.repeat) {
-      repeats_ = 0;
-      row_ = row_ + 1 < mask_.rows ? row_ + 1 : 0;
-      length_ = prefix_length(mask_.bytes + row_ * d_, d_);
-    }
-    ++repeats_;
-    return length_;
-  }
-
- private:
-  Mask mask_;
-  int64_t d_, row_ = 0, repeats_ = 0, length_ = 0;
-};
-
 template <class T>
 RowOut<T> row_out(const Argmax<T>& call, int64_t i) {
   return {call.y + i * call.d, bits_row(call.support, i, call.d), bits_row(call.joined, i, call.d),
           mask_row(call.mask, i, call.d), call.d};
 }
 
-// Fills in which rows of the group go in lockstep; returns the bits of the others.
 template <class T>
-uint32_t choose_lanes(const Argmax<T>& call, int32_t kernel, int64_t first, int count, PrefixLengths& lengths,
+void take_out_deleted(int32_t kernel, const uint8_t* keep, int r, Workspace& w, LaneRows<T>& rows) {
+  T* const copy = static_cast<T*>(w.copies) + r * w.copy_stride;
+  if (has_chains(kernel)) {
+    rows.kept[r] = w.kept_bits + r * rows.words;
+    rows.length[r] = drop_deleted(rows.x[r], keep, rows.d, rows.kept[r], copy);
+  } else {
+    rows.length[r] = rows.d;
+    hide_deleted(rows.x[r], keep, rows.d, copy);
+  }
+  rows.x[r] = copy;
+}
+
+// Fills in which rows of the group go in lockstep, and where they are; returns the bits of the others.
+template <class T>
+uint32_t choose_lanes(const Argmax<T>& call, int64_t first, int count, PrefixLengths& lengths, Workspace& w,
                       LaneRows<T>& rows) {
   uint32_t left = 0;
-  for (int r = 0; r < count; ++r) {
+  for (int r = 0; r < lanes<T>; ++r) {
+    rows.length[r] = 0;
+    if (r >= count) continue;
     const double theta = strength(call.theta, first + r);
     const int64_t length = lengths.next();
-    const bool suits = length >= 0 && suits_lockstep(kernel, theta);
-    if (!suits || length == 0) left |= 1u << r;
-    rows.length[r] = suits ? length : 0;
     rows.theta[r] = static_cast<T>(theta);
+    rows.x[r] = call.x + (first + r) * call.d;
+    rows.kept[r] = nullptr;
+    if (!suits_lockstep(call.kernel, theta)) {
+      left |= 1u << r;
+    } else if (length < 0) {
+      take_out_deleted(call.kernel, lengths.keep(), r, w, rows);
+    } else {
+      rows.length[r] = length;
+      left |= static_cast<uint32_t>(length == 0) << r;
+    }
   }
   return left;
 }
 
 // Maps rows in groups, by a Lockstep or a ShortLockstep.
 template <class T, class Groups>
-void argmax_groups(const Argmax<T>& call, int32_t kernel, int64_t begin, int64_t end, Workspace& w, Groups& groups) {
+void argmax_groups(const Argmax<T>& call, int64_t begin, int64_t end, Workspace& w, Groups& groups) {
   PrefixLengths lengths(call.mask, call.d, begin);
   LaneRows<T> rows = {};
   rows.d = call.d;
   rows.words = words_of(call.d);
   for (int64_t first = begin; first < end; first += lanes<T>) {
     const int count = static_cast<int>(end - first < lanes<T> ? end - first : lanes<T>);
-    for (int r = count; r < lanes<T>; ++r) rows.length[r] = 0;
     const RowOut<T> out = row_out(call, first);
-    rows.x = call.x + first * call.d;
     rows.y = out.y;
     rows.support = out.support;
     rows.joined = out.joined;
-    uint32_t left = choose_lanes(call, kernel, first, count, lengths, rows);
+    uint32_t left = choose_lanes(call, first, count, lengths, w, rows);
     left |= groups.run(rows) & (all_lanes<T> >> (lanes<T> - count));
     for (; left; left &= left - 1) {
       const int64_t i = first + __builtin_ctz(left);
-      argmax_row(kernel, call.x + i * call.d, strength(call.theta, i), w, row_out(call, i));
+      argmax_row(call.kernel, call.x + i * call.d, strength(call.theta, i), w, row_out(call, i));
     }
   }
 }
@@ -138,15 +128,15 @@ void argmax_rows(const Argmax<T>& call, int64_t begin, int64_t end, Workspace& w
   if constexpr (kernel == REGMAX_SPARSEMAX || kernel == REGMAX_SQPNORMMAX) {
     if (kernel == REGMAX_SPARSEMAX && call.d <= shortest_row) {
       ShortLockstep<T, kernel> groups;
-      return argmax_groups(call, kernel, begin, end, w, groups);
+      return argmax_groups(call, begin, end, w, groups);
     }
     if (call.d > max_candidates && call.d <= short_row) {
       ScreenedLockstep<T, kernel> groups(w.words);
-      return argmax_groups(call, kernel, begin, end, w, groups);
+      return argmax_groups(call, begin, end, w, groups);
     }
   }
   Lockstep<T, kernel> groups(w.words);
-  argmax_groups(call, kernel, begin, end, w, groups);
+  argmax_groups(call, begin, end, w, groups);
 }
 
 // A strength without effect makes a mapping sparsemax, for which there is the shortest way.

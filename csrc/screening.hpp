@@ -244,6 +244,22 @@ inline void spread_row(const T* values, const uint64_t* words, int64_t d, T* y) 
   if (i < d) spread_word<T>(values, *words, d - i, y + i);
 }
 
+// The bits of a row without its deleted positions, moved to where they are in the whole row. `words` may
+// be `kept` itself.
+inline void spread_row_bits(const uint64_t* packed, const uint64_t* kept, int64_t d, uint64_t* words) {
+  int64_t from = 0;
+  for (int64_t i = 0; i < words_of(d); ++i) {
+    const int count = __builtin_popcountll(kept[i]);
+    uint64_t bits = 0;
+    if (count) {
+      bits = packed[from / 64] >> (from % 64);
+      if (from % 64 + count > 64) bits |= packed[from / 64 + 1] << (64 - from % 64);
+    }
+    words[i] = spread_bits(bits, kept[i]);
+    from += count;
+  }
+}
+
 // One bit per candidate: which follow the candidate before without a gap, and which have a lower neighbour.
 struct Runs {
   uint64_t adjacent, left_edge, right_edge;

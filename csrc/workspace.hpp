@@ -21,8 +21,11 @@ struct Workspace {
   void* pooling;       // a TvSpace or an IsotonicSpace
   uint64_t* kept;      // a bit per score: not deleted
   uint64_t* chosen;    // a bit per score that is not deleted: a candidate
-  uint64_t* words;     // a bit per score of a group of rows (lockstep.hpp)
-  uint8_t* joined;     // shares its group with the score before
+  void* copies;        // a group of rows without their deleted scores, of either type
+  int64_t copy_stride;
+  uint64_t* kept_bits;  // a bit per score of a group of rows: not deleted
+  uint64_t* words;      // a bit per score of a group of rows (lockstep.hpp)
+  uint8_t* joined;      // shares its group with the score before
   int8_t* rises;
 
   Workspace(void* memory, int64_t d) : next_(reinterpret_cast<uintptr_t>(memory)) {
@@ -38,6 +41,9 @@ struct Workspace {
     kept = take<uint64_t>(8 * words_of(d));
     chosen = take<uint64_t>(8 * words_of(d));
     words = take<uint64_t>(8 * words_of(d) * lanes<float>);
+    kept_bits = take<uint64_t>(8 * words_of(d) * lanes<float>);
+    copy_stride = d + 64 + lanes<float>;
+    copies = take<char>(vector_bytes * copy_stride);  // lanes<T> rows of T
     joined = take<uint8_t>(d);
     rises = take<int8_t>(d);
   }
