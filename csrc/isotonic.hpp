@@ -1,19 +1,20 @@
 // Sorted pooling: what OSCAR and the OWL norms need.
 //
-// oscarmax. On the simplex the OSCAR penalty is lam sum_k (d - k) y_(k), y sorted decreasing. So with x sorted
-// decreasing, z is the nonincreasing isotonic regression of x_(k) - lam (d - k), and y = (z - tau)_+. A shift changes
-// nothing: add lam k instead. The level sets of z are prefixes, hence
+// oscarmax. On the simplex the OSCAR penalty is lam sum_k (d - k) y_(k), y sorted decreasing. So with x
+// sorted decreasing, z is the nonincreasing isotonic regression of x_(k) - lam (d - k), and y = (z - tau)_+.
+// A shift changes nothing: add lam k instead. The level sets of z are prefixes, hence
 //
 //     tau = max_m A(m),  A(m) = (X_m - 1) / m + lam (m + 1) / 2,  X_m = x_(1) + ... + x_(m),
 //
 // and with m* the maximiser only the top m* scores need pooling, because z falls below tau behind them.
 //
-// Selection. Let b bound all but the top K scores. For m > K, A(m) is the weighted mean of A(K) and the mean of
-// x_(k) + lam k over K < k <= m, which is at most b + lam (K + 1 + d) / 2. If max_{m <= K} A(m) is at least that, no
-// score behind the top K matters. Since every A(m) is a lower bound of tau, b = bound - lam (d + 1/2) always passes.
+// Selection. Let b bound all but the top K scores. For m > K, A(m) is the weighted mean of A(K) and the mean
+// of x_(k) + lam k over K < k <= m, which is at most b + lam (K + 1 + d) / 2. If max_{m <= K} A(m) is at
+// least that, no score behind the top K matters. Since every A(m) is a lower bound of tau, b = bound - lam (d
+// + 1/2) always passes.
 //
-// Uniform rows. y is uniform iff X_m - m mean <= lam m (d - m) / 2 for all m. The left side is at most m (max - mean)
-// and (d - m) (mean - min), and one of the two is small enough for every m if max - min <= lam d / 2.
+// Uniform rows. y is uniform iff X_m - m mean <= lam m (d - m) / 2 for all m. The left side is at most m (max
+// - mean) and (d - m) (mean - min), and one of the two is small enough for every m if max - min <= lam d / 2.
 #pragma once
 
 #include <algorithm>
@@ -86,7 +87,8 @@ inline Prefix best_prefix(const Ranked* sorted, int64_t m, double lam) {
   return best;
 }
 
-// Whether the top m scores x, relative to the maximum and those above `bound`, decide the row of d (see Selection).
+// Whether the top m scores x, relative to the maximum and those above `bound`, decide the row of d (see
+// Selection).
 struct OscarSelection {
   Prefix best;
   bool enough;
@@ -108,7 +110,8 @@ inline void oscar_weights(const Prefix& best, int64_t m, double lam, IsotonicSpa
   for (int64_t k = 0; k < best.length; ++k) ranked[k].value += lam * (static_cast<double>(k + 1) - middle);
   pool_decreasing(ranked, best.length, space.blocks);
   const double tau = (best.sum - 1) / static_cast<double>(best.length);
-  for (int64_t k = 0; k < m; ++k) y[ranked[k].position] = k < best.length ? larger(ranked[k].value - tau, 0) : 0;
+  for (int64_t k = 0; k < m; ++k)
+    y[ranked[k].position] = k < best.length ? larger(ranked[k].value - tau, 0) : 0;
   normalise(y, m);
 }
 

@@ -1,7 +1,7 @@
 // J v on one row, from its weights y: gathered, without gaps, in double.
 //
-// The Jacobian of every mapping here is symmetric. For sparsemax it is the projection on the support's vectors of sum
-// zero; pooling first averages v inside each group. The proximal operators average only.
+// The Jacobian of every mapping here is symmetric. For sparsemax it is the projection on the support's
+// vectors of sum zero; pooling first averages v inside each group. The proximal operators average only.
 #pragma once
 
 #include <cmath>
@@ -78,7 +78,8 @@ inline void cubic_product(double* v, const double* y, int64_t m) {
   constexpr int w = lanes<double>;
   Vec<double> s{}, along{}, total{}, roots{}, rooted{};
   for (int64_t i = 0; i < m; i += w) {
-    const Vec<double> yi = load_left(y + i, m - i, 0.0), vi = load_left(v + i, m - i, 0.0), root = square_root(yi);
+    const Vec<double> yi = load_left(y + i, m - i, 0.0), vi = load_left(v + i, m - i, 0.0),
+                      root = square_root(yi);
     s += yi * root;
     along += yi * vi;
     total += yi;

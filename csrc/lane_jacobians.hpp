@@ -1,5 +1,5 @@
-// J v on few weights, one row per lane (jacobians.hpp has the formulas). v[k] is overwritten; behind a row's own
-// weights y[k] and v[k] are zero.
+// J v on few weights, one row per lane (jacobians.hpp has the formulas). v[k] is overwritten; behind a row's
+// own weights y[k] and v[k] are zero.
 #pragma once
 
 #include <cstdint>
@@ -58,8 +58,8 @@ inline Vec<T> inverse_cube_root(Vec<T> a) {
   return c;
 }
 
-// For p = 1.5 and s = sum y^1.5, J's M is 2 s^(-1/3) [ diag(y^(1/2)) - y y^T / (2 s) ]. Since y sums to one over at
-// most max_candidates = 32 weights, s is between 32^(-1/2) and 1.
+// For p = 1.5 and s = sum y^1.5, J's M is 2 s^(-1/3) [ diag(y^(1/2)) - y y^T / (2 s) ]. Since y sums to one
+// over at most max_candidates = 32 weights, s is between 32^(-1/2) and 1.
 template <class T>
 inline void lane_sqpnorm_product(const Vec<T>* y, Vec<T>* v, int count) {
   Vec<T> s{}, along{}, total{}, roots{}, rooted{};

@@ -1,12 +1,14 @@
-// The mappings on few candidates, one row per lane: no horizontal sums, and no branch that depends on one row alone.
+// The mappings on few candidates, one row per lane: no horizontal sums, and no branch that depends on one row
+// alone.
 //
-// x[k] holds candidate k of every row, relative to the row's maximum; a row with fewer candidates than `count` has
-// `nothing` behind them. A lane's result depends on that lane only, to the
-// last bit: what a lane has settled stays, however long the others need.
+// x[k] holds candidate k of every row, relative to the row's maximum; a row with fewer candidates than
+// `count` has `nothing` behind them. A lane's result depends on that lane only, to the last bit: what a lane
+// has settled stays, however long the others need.
 #pragma once
 
 #include <cstdint>
 
+#include "reciprocals.hpp"
 #include "simd.hpp"
 
 namespace regmax::REGMAX_ISA {
@@ -19,19 +21,10 @@ constexpr T nothing = T(-1e30);
 template <class T>
 constexpr T rounding = sizeof(T) == 4 ? T(6e-8) : T(1.2e-16);
 
-// Numbers 1/1, 1/2, ... as factors.
 template <class T>
-struct Reciprocals {
-  T of[max_candidates + 1];
-  constexpr Reciprocals() : of() {
-    for (int i = 1; i <= max_candidates; ++i) of[i] = T(1) / T(i);
-  }
-};
-template <class T>
-constexpr Reciprocals<T> reciprocals;
-
-template <class T>
-constexpr uint32_t all_lanes = (uint32_t{1} << lanes<T>)-1;
+inline Vec<T> one_over(int i) {
+  return splat(reciprocals<T, max_candidates>.of[i]);
+}
 
 // A threshold per lane, and the lanes where it is not final yet.
 template <class T>
@@ -40,8 +33,8 @@ struct Threshold {
   uint32_t unsettled;
 };
 
-// Solvers sum columns in `unrolled` independent sums: additions have latency. Which sum a column goes to depends on
-// its number alone, so columns of `nothing` behind the last change no bit.
+// Solvers sum columns in `unrolled` independent sums: additions have latency. Which sum a column goes to
+// depends on its number alone, so columns of `nothing` behind the last change no bit.
 constexpr int unrolled = 4;
 
 // Calls add(k, k % unrolled) for every column, the second being a constant wherever it is inlined.
@@ -59,7 +52,8 @@ REGMAX_INLINE Vec<T> total(const Vec<T> (&sums)[unrolled]) {
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-// Michelot's rounds (simplex.hpp) from a lower bound. Every round's tau is a lower bound, so a few rounds screen.
+// Michelot's rounds (simplex.hpp) from a lower bound. Every round's tau is a lower bound, so a few rounds
+// screen.
 template <class T>
 inline Threshold<T> lane_threshold(const Vec<T>* x, int count, Vec<T> tau, int rounds) {
   const Vec<T> one = splat(T(1));
@@ -75,13 +69,15 @@ inline Threshold<T> lane_threshold(const Vec<T>* x, int count, Vec<T> tau, int r
     const Vec<T> left = total<T>(counts);
     fewer = greater(before, left);
     if (!bits(fewer)) break;
-    tau = select(fewer, (total<T>(sums) - one) / left, tau);  // the -1 comes last: small scores keep their digits
+    tau = select(fewer, (total<T>(sums) - one) / left,
+                 tau);  // the -1 comes last: small scores keep their digits
     before = left;
   }
   return {tau, bits(fewer)};
 }
 
-// Takes what rounding left of sum y - 1 off every weight, as a correction of tau would; equal weights stay equal.
+// Takes what rounding left of sum y - 1 off every weight, as a correction of tau would; equal weights stay
+// equal.
 template <class T>
 inline void lane_settle(Vec<T>* y, int count) {
   const Vec<T> one = splat(T(1)), zero{};
@@ -103,10 +99,11 @@ inline uint32_t lane_sparsemax(const Vec<T>* x, int count, Vec<T>* y) {
 }
 
 // A chain's taut string. Total variation's dual u_k, one per edge, is bounded by a capacity c_k: lam between
-// neighbours, 0 where two candidates are not neighbours (their outer edges pull with all of lam: pull_runs). From a
-// knot a with dual u_a, a group (a, b] can have slopes (sum of x over (a, b] - u_a +- c_b) / (b - a). The string runs
-// straight as long as the largest of the lower slopes stays below the smallest upper one; where it does not, it bends
-// where the bound it hit was attained. a and b are the same for all lanes, and only those with a knot at a take part.
+// neighbours, 0 where two candidates are not neighbours (their outer edges pull with all of lam: pull_runs).
+// From a knot a with dual u_a, a group (a, b] can have slopes (sum of x over (a, b] - u_a +- c_b) / (b - a).
+// The string runs straight as long as the largest of the lower slopes stays below the smallest upper one;
+// where it does not, it bends where the bound it hit was attained. a and b are the same for all lanes, and
+// only those with a knot at a take part.
 template <class T>
 class LaneChains {
  public:
@@ -127,8 +124,7 @@ class LaneChains {
     Where<T> open = starts;
     for (int b = a + 1; b <= count_ && bits(open); ++b) {
       const Where<T> edge = b < count_ ? has_bit(adjacent_, b) : Where<T>{};
-      const Vec<T> capacity = select(edge, lam_, Vec<T>{}), factor = splat(reciprocals<T>.of[b - a]),
-                   at = splat(T(b));
+      const Vec<T> capacity = select(edge, lam_, Vec<T>{}), factor = one_over<T>(b - a), at = splat(T(b));
       sum += x_[b - 1];
       const Vec<T> upper = (sum + capacity) * factor, lower = (sum - capacity) * factor;
       const Where<T> rises = open & greater(lower, high);
@@ -158,7 +154,8 @@ class LaneChains {
   Vec<T> knot_{}, slope_{}, dual_{};
 };
 
-// Which candidates follow each other, and which have a lower neighbour to the left or right; one bit per candidate.
+// Which candidates follow each other, and which have a lower neighbour to the left or right; one bit per
+// candidate.
 template <class T>
 struct RunBits {
   IntVec<T> adjacent, left_edge, right_edge;

@@ -2,10 +2,10 @@
 //
 //     g = S_2 / S_3^(1/3),   y = z^2 / S_2,   d log g / dZ = 2 S_1 / S_2 - S_2 / S_3.
 //
-// Newton's step for g(Z) = 1 is (1 - 1/g) / (d log g / dZ). With r = g^3 = S_2^3 / S_3, 1 - r^(-1/3) is replaced by
-// (r - 1) / (2 r + 1): it agrees to second order at r = 1, so convergence stays quadratic, it needs no root, and it
-// is smaller elsewhere. g is close to convex in Z, so from Z = 1, where g >= 1, the steps approach the root from
-// above.
+// Newton's step for g(Z) = 1 is (1 - 1/g) / (d log g / dZ). With r = g^3 = S_2^3 / S_3, 1 - r^(-1/3) is
+// replaced by (r - 1) / (2 r + 1): it agrees to second order at r = 1, so convergence stays quadratic, it
+// needs no root, and it is smaller elsewhere. g is close to convex in Z, so from Z = 1, where g >= 1, the
+// steps approach the root from above.
 #pragma once
 
 #include <cstdint>

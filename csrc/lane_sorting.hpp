@@ -59,8 +59,8 @@ inline void sort_lanes(const Vec<T>* x, int count, Vec<T>* sorted) {
   return sort_columns<32, T>(x, count, sorted);
 }
 
-// The prefix m* of the sorted scores with the largest A(m). Pooled scores and tau are kept without the mean of its
-// weights, lam (m* + 1) / 2, so that they are no larger than the scores.
+// The prefix m* of the sorted scores with the largest A(m). Pooled scores and tau are kept without the mean
+// of its weights, lam (m* + 1) / 2, so that they are no larger than the scores.
 template <class T>
 struct LanePrefix {
   Vec<T> length, tau, centre;
@@ -73,7 +73,7 @@ inline LanePrefix<T> lane_best_prefix(const Vec<T>* sorted, int count, Vec<T> la
   int longest = 0;
   for (int k = 1; k <= count; ++k) {
     sum += sorted[k - 1];
-    const Vec<T> rest = (sum - splat(T(1))) * splat(reciprocals<T>.of[k]);
+    const Vec<T> rest = (sum - splat(T(1))) * one_over<T>(k);
     const Vec<T> bound = rest + lam * splat(T(k + 1) / 2);
     const Where<T> worse = greater(best, bound);
     length = select(worse, length, splat(T(k)));
@@ -84,8 +84,9 @@ inline LanePrefix<T> lane_best_prefix(const Vec<T>* sorted, int count, Vec<T> la
   return {length, mean, lam * (length + splat(T(1))) * splat(T(0.5)), longest};
 }
 
-// Pools x_(k) + lam k over the first m* scores: z are the slopes of the least concave majorant of their partial sums.
-// From a vertex a, the next one is the b with the steepest mean over (a, b], the last such b on ties.
+// Pools x_(k) + lam k over the first m* scores: z are the slopes of the least concave majorant of their
+// partial sums. From a vertex a, the next one is the b with the steepest mean over (a, b], the last such b on
+// ties.
 template <class T>
 inline void lane_pool_sorted(const Vec<T>* sorted, const LanePrefix<T>& prefix, Vec<T> lam, Vec<T>* z) {
   Vec<T> vertex{}, slope{};
@@ -95,7 +96,7 @@ inline void lane_pool_sorted(const Vec<T>* sorted, const LanePrefix<T>& prefix, 
       Vec<T> steepest = splat(nothing<T>), end = splat(T(a + 1)), sum{};
       for (int b = a + 1; b <= prefix.longest; ++b) {
         sum += sorted[b - 1] + (lam * splat(T(b)) - prefix.centre);
-        const Vec<T> mean = sum * splat(reciprocals<T>.of[b - a]);
+        const Vec<T> mean = sum * one_over<T>(b - a);
         const Where<T> takes = ~greater(steepest, mean) & ~greater(splat(T(b)), prefix.length);
         end = select(takes, splat(T(b)), end);
         steepest = select(takes, mean, steepest);

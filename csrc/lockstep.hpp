@@ -1,19 +1,20 @@
-// Rows in groups, one per SIMD lane: screen each row, solve its few candidates in lockstep with the others', write
-// it.
+// Rows in groups, one per SIMD lane: screen each row, solve its few candidates in lockstep with the others',
+// write it.
 //
-// A lower bound of sparsemax's threshold comes free with the maximum: the maxima by lane are scores of the row, and
-// the threshold of any of its scores bounds that of all from below. What may lie below and still matter:
+// A lower bound of sparsemax's threshold comes free with the maximum: the maxima by lane are scores of the
+// row, and the threshold of any of its scores bounds that of all from below. What may lie below and still
+// matter:
 //   sparsemax   nothing;
 //   fusedmax    scores down to tau_sparsemax - 4 lam (mappings.hpp);
 //   oscarmax    scores close below tau >= tau_sparsemax + lam, tested afterwards in two steps (isotonic.hpp,
 //   Selection):
-//               with K candidates above the cut b, and L scores above a lower cut c, neither those between nor those
-//               below matter if tau >= b + lam (K + 1 + L) / 2 and tau >= c + lam (L + 1 + d) / 2;
-//   sqpnormmax  the root for the maxima is a guess of its threshold, tested afterwards: the candidates above a cut
-//   decide
+//               with K candidates above the cut b, and L scores above a lower cut c, neither those between
+//               nor those below matter if tau >= b + lam (K + 1 + L) / 2 and tau >= c + lam (L + 1 + d) / 2;
+//   sqpnormmax  the root for the maxima is a guess of its threshold, tested afterwards: the candidates above
+//   a cut decide
 //               the row if their own threshold is not below it.
-// Rows that are not of this kind -- NaN, many candidates, a guess that failed, strengths beyond what T resolves --
-// are left to rows.hpp.
+// Rows that are not of this kind -- NaN, many candidates, a guess that failed, strengths beyond what T
+// resolves -- are left to rows.hpp.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,8 @@ struct LaneRows {
   uint64_t* support;
   uint64_t* joined;
   int64_t d, words;
-  int64_t length[lanes<T>];  // scores that count, from the front, the others being deleted; 0: the lane is idle
+  int64_t
+      length[lanes<T>];  // scores that count, from the front, the others being deleted; 0: the lane is idle
   uint64_t* kept[lanes<T>];  // nullptr, or the bits of where those scores are in the row, to be overwritten
   T theta[lanes<T>];
 };
@@ -54,8 +56,8 @@ class Lockstep {
  public:
   explicit Lockstep(uint64_t* words) : words_(words) {}
 
-  // Maps the rows; returns the bits of those that are left to do. `words` in the constructor holds as many words as
-  // the rows have.
+  // Maps the rows; returns the bits of those that are left to do. `words` in the constructor holds as many
+  // words as the rows have.
   uint32_t run(const LaneRows<T>& rows) {
     find_cuts(rows);
     uint32_t left = screen(rows);
@@ -155,7 +157,8 @@ class Lockstep {
 
   uint32_t map() {
     if constexpr (kernel == REGMAX_FUSEDMAX) {
-      const RunBits<T> runs{load_integers<T>(adjacent_), load_integers<T>(left_edge_), load_integers<T>(right_edge_)};
+      const RunBits<T> runs{load_integers<T>(adjacent_), load_integers<T>(left_edge_),
+                            load_integers<T>(right_edge_)};
       return lane_fusedmax<T>(x_, count_, runs, theta_, y_);
     } else if constexpr (kernel == REGMAX_OSCARMAX) {
       Vec<T> tau;

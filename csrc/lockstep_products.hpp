@@ -28,7 +28,8 @@ class LockstepProducts {
   // `words` holds as many words as the rows of a group have.
   LockstepProducts(int32_t kernel, uint64_t* words) : kernel_(kernel), words_(words) {}
 
-  // Multiplies the rows; returns the bits of those that are left to do: dense ones, and empty ones, which may be NaN.
+  // Multiplies the rows; returns the bits of those that are left to do: dense ones, and empty ones, which may
+  // be NaN.
   uint32_t run(const ProductRows<T>& rows) {
     uint32_t left = 0;
     int most = 1;

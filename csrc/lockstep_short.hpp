@@ -1,6 +1,6 @@
-// Short rows in lockstep with all of their scores, for sparsemax and sqpnormmax: no screening, and what a row costs
-// does not depend on how many of its scores matter. The shortest rows of sparsemax go this way at once, short rows of
-// either where they have more candidates than lockstep.hpp takes.
+// Short rows in lockstep with all of their scores, for sparsemax and sqpnormmax: no screening, and what a row
+// costs does not depend on how many of its scores matter. The shortest rows of sparsemax go this way at once,
+// short rows of either where they have more candidates than lockstep.hpp takes.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,8 @@ class ShortLockstep {
   // Rows that are not whole, or not of whole tiles, are padded first.
   void load_columns(const LaneRows<T>& rows) {
     bool whole = rows.d % unrolled == 0;
-    for (int r = 0; r < lanes<T>; ++r) whole &= rows.length[r] == rows.d && rows.x[r] == rows.x[0] + r * rows.d;
+    for (int r = 0; r < lanes<T>; ++r)
+      whole &= rows.length[r] == rows.d && rows.x[r] == rows.x[0] + r * rows.d;
     count_ = static_cast<int>((rows.d + unrolled - 1) / unrolled * unrolled);
     if (!whole) pad_rows(rows);
     rows_to_lanes<T>(whole ? rows.x[0] : padded_, whole ? rows.d : short_row, count_, x_);
@@ -51,14 +52,15 @@ class ShortLockstep {
     for (int r = 0; r < lanes<T>; ++r) {
       for (int i = 0; i < count_; i += lanes<T>) {
         const int64_t left = rows.length[r] - i;
-        store<T>(padded_ + r * short_row + i, left > 0 ? load_left(rows.x[r] + i, left, lowest) : splat(lowest));
+        store<T>(padded_ + r * short_row + i,
+                 left > 0 ? load_left(rows.x[r] + i, left, lowest) : splat(lowest));
       }
       if (rows.length[r] == 0) padded_[r * short_row] = 0;
     }
   }
 
-  // The columns become relative to the maximum. The maxima of every coarse_columns-th column stay: as scores of the
-  // row, they give a first guess of the threshold at little cost.
+  // The columns become relative to the maximum. The maxima of every coarse_columns-th column stay: as scores
+  // of the row, they give a first guess of the threshold at little cost.
   void subtract_top() {
     coarse_count_ = count_ < coarse_columns ? count_ : coarse_columns;
     for (int k = 0; k < coarse_count_; ++k) coarse_[k] = x_[k];
@@ -71,7 +73,8 @@ class ShortLockstep {
     for (int k = 0; k < count_; ++k) x_[k] -= tops_;
   }
 
-  // Newton's form of Michelot's rounds. The last step is not added to tau but kept: next to tau, it would be rounded.
+  // Newton's form of Michelot's rounds. The last step is not added to tau but kept: next to tau, it would be
+  // rounded.
   uint32_t find_threshold() {
     const Vec<T> one = splat(T(1)), zero{};
     taus_ = lane_threshold<T>(coarse_, coarse_count_, splat(T(-1)), 3).tau - splat(16 * rounding<T>);
@@ -122,7 +125,8 @@ class ShortLockstep {
     int64_t i = 0;
     for (; i + lanes<T> <= length; i += lanes<T>) store<T>(y + i, weigh(i, load(x + i)));
     if (i < length) {
-      store_left<T>(y + i, rows.d - i, weigh(i, load_left(x + i, length - i, -std::numeric_limits<T>::infinity())));
+      store_left<T>(y + i, rows.d - i,
+                    weigh(i, load_left(x + i, length - i, -std::numeric_limits<T>::infinity())));
       i += lanes<T>;
     }
     for (; i < rows.d; i += lanes<T>) store_left<T>(y + i, rows.d - i, zero);

@@ -1,5 +1,5 @@
-// Every mapping on one row alone, for whatever scores: screened in T, solved in double. Rows that need no more than a
-// few of their scores go the way of lockstep.hpp instead.
+// Every mapping on one row alone, for whatever scores: screened in T, solved in double. Rows that need no
+// more than a few of their scores go the way of lockstep.hpp instead.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ inline bool has_chains(int32_t kernel) { return kernel == REGMAX_FUSEDMAX || ker
 
 inline bool on_simplex(int32_t kernel) { return kernel <= REGMAX_SQPNORMMAX; }
 
-// A row without gaps: m finite scores, and what is found about them. The candidates are the bits of w.chosen; their
-// scores relative to the maximum are w.x, their weights w.y.
+// A row without gaps: m finite scores, and what is found about them. The candidates are the bits of w.chosen;
+// their scores relative to the maximum are w.x, their weights w.y.
 template <class T>
 class RowMapping {
  public:
@@ -64,9 +64,10 @@ class RowMapping {
     normalise(w_.y, count_);
   }
 
-  // Pool, then project. Screening: z <= x + 2 lam pointwise, and pooling lowers the threshold by at most 2 lam, so a
-  // score at or below tau_sparsemax - 4 lam is in no level set above tau: its only effect is that the edges to the
-  // candidates beside it pull with their full lam. The runs of candidates are then independent chains.
+  // Pool, then project. Screening: z <= x + 2 lam pointwise, and pooling lowers the threshold by at most 2
+  // lam, so a score at or below tau_sparsemax - 4 lam is in no level set above tau: its only effect is that
+  // the edges to the candidates beside it pull with their full lam. The runs of candidates are then
+  // independent chains.
   void fusedmax(double lam) {
     collect(-1);
     const double tau = simplex_threshold(w_.x, count_, w_.space);
@@ -102,7 +103,8 @@ class RowMapping {
   void pool_run(int64_t begin, int64_t end, int64_t first, double lam) {
     if (first > 0) w_.x[begin] -= lam;
     if (first + end - begin < m_) w_.x[end - 1] -= lam;
-    prox_tv(w_.x + begin, end - begin, lam, TvSpace(w_.pooling, end - begin), w_.v + begin, w_.joined, w_.rises);
+    prox_tv(w_.x + begin, end - begin, lam, TvSpace(w_.pooling, end - begin), w_.v + begin, w_.joined,
+            w_.rises);
   }
 
   void oscarmax(double lam) {

@@ -1,5 +1,5 @@
-// Masks on the way to lockstep: most are prefixes, for which a length says all; other rows are copied without what
-// the mask deletes.
+// Masks on the way to lockstep: most are prefixes, for which a length says all; other rows are copied without
+// what the mask deletes.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,9 @@ inline const uint8_t* mask_row(const Mask& mask, int64_t i, int64_t d) {
   return mask.bytes ? mask.bytes + i / mask.repeat % mask.rows * d : nullptr;
 }
 
-// Walks along the rows, and says of each how long it is if its mask is a prefix, as padding and causal masks are; -1
-// if it is another. Divides once, and looks at a mask row once for all the rows in succession that share it.
+// Walks along the rows, and says of each how long it is if its mask is a prefix, as padding and causal masks
+// are; -1 if it is another. Divides once, and looks at a mask row once for all the rows in succession that
+// share it.
 class PrefixLengths {
  public:
   PrefixLengths(const Mask& mask, int64_t d, int64_t first) : mask_(mask), d_(d) {

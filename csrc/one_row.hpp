@@ -24,7 +24,8 @@ inline void clear_bits(uint64_t* words, int64_t d) {
   for (int64_t i = 0; words && i < words_of(d); ++i) words[i] = 0;
 }
 
-// Fills the row with `value` at kept positions, zero elsewhere; no bits. With NaN, that is a row that has no result.
+// Fills the row with `value` at kept positions, zero elsewhere; no bits. With NaN, that is a row that has no
+// result.
 template <class T>
 void fill_row(const RowOut<T>& row, T value) {
   for (int64_t i = 0; i < row.d; ++i) row.y[i] = row.keep && !row.keep[i] ? T(0) : value;
@@ -32,10 +33,12 @@ void fill_row(const RowOut<T>& row, T value) {
   clear_bits(row.joined, row.d);
 }
 
-// The bits of the scores that the mask keeps and that are not -inf, in w.kept; false where one is NaN or +inf.
+// The bits of the scores that the mask keeps and that are not -inf, in w.kept; false where one is NaN or
+// +inf.
 template <class T>
 bool find_scores(const T* x, const uint8_t* keep, int64_t d, Workspace& w, int64_t* count) {
-  const Vec<T> lowest = splat(-std::numeric_limits<T>::infinity()), highest = splat(std::numeric_limits<T>::max());
+  const Vec<T> lowest = splat(-std::numeric_limits<T>::infinity()),
+               highest = splat(std::numeric_limits<T>::max());
   uint64_t* const unusable = w.chosen;
   make_words(x, d, unusable, [&](Vec<T> v) { return not_at_most(v, highest); });
   make_words(x, d, w.words, [&](Vec<T> v) { return not_at_most(v, lowest); });
@@ -50,8 +53,8 @@ bool find_scores(const T* x, const uint8_t* keep, int64_t d, Workspace& w, int64
   return bad == 0;
 }
 
-// A position is joined if it has the same value as the kept one before: whoever has the weights alone finds the same
-// groups. Zeros are no group on the simplex.
+// A position is joined if it has the same value as the kept one before: whoever has the weights alone finds
+// the same groups. Zeros are no group on the simplex.
 template <class T>
 void write_joined(const RowOut<T>& row, const uint64_t* kept, bool complete, bool zeros) {
   if (complete) return find_repeated(row.y, row.d, zeros, row.joined);

@@ -1,13 +1,13 @@
 // sqpnormmax: y = argmin over the simplex of 1/2 |y|_p^2 - <x, y>, 1 < p < 2, q = p / (p - 1) > 2.
 //
-// With z = (x - tau)_+, y = |z|_q^(2-q) z^(q-1), and tau makes it sum to one. Write Z = max z = max x - tau, w = z /
-// Z in [0, 1]: no power overflows, and those that underflow are zero weights. With A = sum w^(q-1), B = sum w^q and
-// C = sum w^(q-2) over w > 0,
+// With z = (x - tau)_+, y = |z|_q^(2-q) z^(q-1), and tau makes it sum to one. Write Z = max z = max x - tau,
+// w = z / Z in [0, 1]: no power overflows, and those that underflow are zero weights. With A = sum w^(q-1), B
+// = sum w^q and C = sum w^(q-2) over w > 0,
 //
 //     g(Z) = sum y = Z A B^((2-q)/q),      s = d log g / d log Z = (q-1) C / A + (2-q) A / B.
 //
-// By Cauchy-Schwarz A^2 <= B C, so s >= C / A >= 1: g grows, Newton's method in log Z is well scaled, and |log g|
-// bounds the error of log Z. By Hoelder g <= Z n^(2/q), so the root lies in [n^(-2/q), 1].
+// By Cauchy-Schwarz A^2 <= B C, so s >= C / A >= 1: g grows, Newton's method in log Z is well scaled, and
+// |log g| bounds the error of log Z. By Hoelder g <= Z n^(2/q), so the root lies in [n^(-2/q), 1].
 #pragma once
 
 #include <cmath>
@@ -38,8 +38,8 @@ inline PowerSums power_sums(const double* x, int64_t m, double largest, double q
   return {log_g, (q - 1) * c / a + (2 - q) * a / b};
 }
 
-// The same for q = 3, where the powers are products that need no keeping. Sums run in T over blocks, whose totals are
-// added in double.
+// The same for q = 3, where the powers are products that need no keeping. Sums run in T over blocks, whose
+// totals are added in double.
 template <class T>
 inline PowerSums cubic_power_sums(const T* x, int64_t m, T largest) {
   constexpr int w = lanes<T>;
@@ -65,11 +65,13 @@ inline PowerSums cubic_power_sums(const T* x, int64_t m, T largest) {
   return {std::log(static_cast<double>(largest) * a) - std::log(b) / 3, 2 * c / a - a / b};
 }
 
-// log Z by Newton's method; evaluate(u) gives the sums at log Z = u. A step that leaves the bracket or is not half
-// the one before gives way to bisection: near the kinks, where scores enter the support, Newton alone can cycle.
+// log Z by Newton's method; evaluate(u) gives the sums at log Z = u. A step that leaves the bracket or is not
+// half the one before gives way to bisection: near the kinks, where scores enter the support, Newton alone
+// can cycle.
 template <class Evaluate>
 inline double find_log_largest(int64_t m, double q, double tolerance, const Evaluate& evaluate) {
-  const double slack = 1e-6;  // constant scores have their root at the lower end: rounding must not exclude it
+  const double slack =
+      1e-6;  // constant scores have their root at the lower end: rounding must not exclude it
   double low = -2 / q * std::log(static_cast<double>(m)) - slack, high = 0;
   double u = high, step = HUGE_VAL;
   for (int round = 0; round < 200; ++round) {

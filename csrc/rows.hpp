@@ -1,4 +1,5 @@
-// The only loop over rows: threads, masks, scratch. Rows go in groups, in lockstep, and on their own where they must.
+// The only loop over rows: threads, masks, scratch. Rows go in groups, in lockstep, and on their own where
+// they must.
 #pragma once
 
 #include <atomic>
@@ -17,11 +18,11 @@
 
 namespace regmax::REGMAX_ISA {
 
-// Rows travel in blocks, always the same ones, so that nothing depends on the number of threads. A block is small
-// enough to share the work out evenly, and large enough to cost nothing to hand out.
+// Rows travel in blocks, always the same ones, so that nothing depends on the number of threads. A block is
+// small enough to share the work out evenly, and large enough to cost nothing to hand out.
 constexpr int64_t block_rows = 16;
 constexpr int64_t block_scores = 16384;
-constexpr int64_t scores_per_thread = 16384;  // waking a thread for less costs more than it saves
+constexpr int64_t scores_per_thread = 65536;  // waking a thread for less costs more than it saves
 
 inline int64_t rows_per_block(int64_t d) {
   const int64_t groups = block_scores / (d * block_rows);
@@ -37,7 +38,8 @@ int32_t for_rows(int64_t n, int64_t d, int32_t threads, const Rows& rows) {
     std::atomic<bool> failed;
   } context{rows, n, d, rows_per_block(d), {false}};
   const int64_t useful = n * d / scores_per_thread + 1;
-  run_jobs((n + context.per_block - 1) / context.per_block, static_cast<int32_t>(useful < threads ? useful : threads),
+  run_jobs((n + context.per_block - 1) / context.per_block,
+           static_cast<int32_t>(useful < threads ? useful : threads),
            [](void* opaque, int64_t i) {
              Context& c = *static_cast<Context*>(opaque);
              void* const memory = thread_scratch(static_cast<std::size_t>(Workspace::bytes(c.d)));
@@ -50,7 +52,9 @@ int32_t for_rows(int64_t n, int64_t d, int32_t threads, const Rows& rows) {
   return context.failed.load() ? REGMAX_OUT_OF_MEMORY : REGMAX_OK;
 }
 
-inline double strength(const Strength& theta, int64_t i) { return theta.per_row ? theta.per_row[i] : theta.shared; }
+inline double strength(const Strength& theta, int64_t i) {
+  return theta.per_row ? theta.per_row[i] : theta.shared;
+}
 
 template <class Word>
 inline Word* bits_row(Word* bits, int64_t i, int64_t d) {
@@ -194,7 +198,8 @@ void multiply_groups(const JacobianProduct<T>& call, int32_t kernel, int64_t beg
     const int count = static_cast<int>(end - first < lanes<T> ? end - first : lanes<T>);
     uint32_t left = 0;
     for (int r = 0; r < count; ++r) {
-      left |= static_cast<uint32_t>(!suits_products(kernel, strength(call.theta, first + r), call.joined)) << r;
+      left |= static_cast<uint32_t>(!suits_products(kernel, strength(call.theta, first + r), call.joined))
+              << r;
     }
     const RowIn<T> row = row_in(call, first);
     const uint32_t active = (all_lanes<T> >> (lanes<T> - count)) & ~left;
@@ -208,7 +213,8 @@ void multiply_groups(const JacobianProduct<T>& call, int32_t kernel, int64_t beg
 }
 
 template <class T>
-void jacobian_product_rows(const JacobianProduct<T>& call, int32_t kernel, int64_t begin, int64_t end, Workspace& w) {
+void jacobian_product_rows(const JacobianProduct<T>& call, int32_t kernel, int64_t begin, int64_t end,
+                           Workspace& w) {
   if (kernel == REGMAX_SPARSEMAX && call.d <= short_product) {
     ShortProducts<T> groups;
     return multiply_groups(call, kernel, begin, end, w, groups);

@@ -1,5 +1,5 @@
-// sparsemax's Jacobian products of short rows: v minus its mean on the support, without gathering. The sums of a
-// group's rows, each a vector of partial sums, are finished together by a transpose.
+// sparsemax's Jacobian products of short rows: v minus its mean on the support, without gathering. The sums
+// of a group's rows, each a vector of partial sums, are finished together by a transpose.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// A tiny wrapper: vectors of T as wide as the instruction set has them. Arithmetic is by the compilers' operators on
-// vectors; here are the few operations that those lack. Where<T> is a lane mask, and bits() makes it an integer.
+// A tiny wrapper: vectors of T as wide as the instruction set has them. Arithmetic is by the compilers'
+// operators on vectors; here are the few operations that those lack. Where<T> is a lane mask, and bits()
+// makes it an integer.
 #pragma once
 
 #include <cmath>
@@ -30,6 +31,8 @@ constexpr int vector_bytes = 16;  // SSE2, NEON
 
 template <class T>
 constexpr int lanes = vector_bytes / static_cast<int>(sizeof(T));
+template <class T>
+constexpr uint32_t all_lanes = (uint32_t{1} << lanes<T>)-1;
 template <class T>
 using Int = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
 
@@ -67,156 +70,15 @@ inline Vec<T> splat(T value) {
   return value - Vec<T>{};
 }
 
+}  // namespace regmax::REGMAX_ISA
+
 #if defined(__AVX512F__)
-
-template <class T>
-using Where = std::conditional_t<sizeof(T) == 4, __mmask16, __mmask8>;
-
-inline __mmask16 greater(Vec<float> a, Vec<float> b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
-inline __mmask8 greater(Vec<double> a, Vec<double> b) { return _mm512_cmp_pd_mask(a, b, _CMP_GT_OQ); }
-inline __mmask16 not_at_most(Vec<float> a, Vec<float> b) { return _mm512_cmp_ps_mask(a, b, _CMP_NLE_UQ); }
-inline __mmask8 not_at_most(Vec<double> a, Vec<double> b) { return _mm512_cmp_pd_mask(a, b, _CMP_NLE_UQ); }
-inline __mmask16 equal(Vec<float> a, Vec<float> b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
-inline __mmask8 equal(Vec<double> a, Vec<double> b) { return _mm512_cmp_pd_mask(a, b, _CMP_EQ_OQ); }
-inline __mmask16 has_bit(IntVec<float> flags, int k) {
-  return _mm512_test_epi32_mask((__m512i)flags, _mm512_set1_epi32(1 << k));
-}
-inline __mmask8 has_bit(IntVec<double> flags, int k) {
-  return _mm512_test_epi64_mask((__m512i)flags, _mm512_set1_epi64(int64_t{1} << k));
-}
-inline Vec<float> select(__mmask16 m, Vec<float> a, Vec<float> b) { return _mm512_mask_blend_ps(m, b, a); }
-inline Vec<double> select(__mmask8 m, Vec<double> a, Vec<double> b) { return _mm512_mask_blend_pd(m, b, a); }
-inline Vec<float> add_where(__mmask16 m, Vec<float> a, Vec<float> b) { return _mm512_mask_add_ps(a, m, a, b); }
-inline Vec<double> add_where(__mmask8 m, Vec<double> a, Vec<double> b) { return _mm512_mask_add_pd(a, m, a, b); }
-inline uint32_t bits(__mmask16 m) { return m; }
-template <class T>
-inline Where<T> from_bits(uint32_t m) {
-  return static_cast<Where<T>>(m);
-}
-inline uint32_t bits(__mmask8 m) { return m; }
-inline Vec<float> larger(Vec<float> a, Vec<float> b) { return _mm512_max_ps(a, b); }
-inline Vec<double> larger(Vec<double> a, Vec<double> b) { return _mm512_max_pd(a, b); }
-inline Vec<float> smaller(Vec<float> a, Vec<float> b) { return _mm512_min_ps(a, b); }
-inline Vec<double> smaller(Vec<double> a, Vec<double> b) { return _mm512_min_pd(a, b); }
-inline Vec<float> times_plus(Vec<float> a, Vec<float> b, Vec<float> c) { return _mm512_fmadd_ps(a, b, c); }
-inline Vec<double> times_plus(Vec<double> a, Vec<double> b, Vec<double> c) { return _mm512_fmadd_pd(a, b, c); }
-inline Vec<float> square_root(Vec<float> a) { return _mm512_sqrt_ps(a); }
-inline Vec<double> square_root(Vec<double> a) { return _mm512_sqrt_pd(a); }
-
-// The lanes of m, packed to the front. (Compressing straight to memory is microcoded on Zen 4.)
-inline Vec<float> compress(uint32_t m, Vec<float> v) { return _mm512_maskz_compress_ps(__mmask16(m), v); }
-inline Vec<double> compress(uint32_t m, Vec<double> v) { return _mm512_maskz_compress_pd(__mmask8(m), v); }
-// The inverse: the front of v spread over the lanes of m, zeros elsewhere.
-inline Vec<float> expand(uint32_t m, Vec<float> v) { return _mm512_maskz_expand_ps(__mmask16(m), v); }
-inline Vec<double> expand(uint32_t m, Vec<double> v) { return _mm512_maskz_expand_pd(__mmask8(m), v); }
-
+#include "simd_avx512.hpp"
 #else
-
-template <class T>
-using Where = IntVec<T>;
-
-template <class V>
-inline auto greater(V a, V b) {
-  return a > b;
-}
-template <class V>
-inline auto not_at_most(V a, V b) {
-  return ~(a <= b);
-}
-template <class V>
-inline auto equal(V a, V b) {
-  return a == b;
-}
-template <class I>
-inline I has_bit(I flags, int k) {
-  return ((flags >> k) & 1) != 0;
-}
-template <class I, class V>
-inline V select(I m, V a, V b) {
-  return m ? a : b;
-}
-template <class I, class V>
-inline V add_where(I m, V a, V b) {
-  return m ? a + b : a;
-}
-template <class V, class = decltype(V{}[0])>
-inline V larger(V a, V b) {
-  return a > b ? a : b;
-}
-template <class V, class = decltype(V{}[0])>
-inline V smaller(V a, V b) {
-  return a < b ? a : b;
-}
-
-template <class V, class = decltype(V{}[0])>
-inline V times_plus(V a, V b, V c) {
-  return a * b + c;
-}
-template <class V, class = decltype(V{}[0])>
-inline V square_root(V a) {
-  for (unsigned i = 0; i < sizeof(V) / sizeof(a[0]); ++i) a[i] = std::sqrt(a[i]);
-  return a;
-}
-
-template <class T, std::size_t... I>
-inline IntVec<T> lane_bits(std::index_sequence<I...>) {
-  return IntVec<T>{(Int<T>{1} << I)...};
-}
-template <class T>
-inline Where<T> from_bits(uint32_t m) {
-  return ((IntVec<T>{} + static_cast<Int<T>>(m)) & lane_bits<T>(std::make_index_sequence<lanes<T>>())) != 0;
-}
-
-#if defined(__AVX2__)
-inline uint32_t bits(IntVec<float> m) { return static_cast<uint32_t>(_mm256_movemask_ps((__m256)m)); }
-inline uint32_t bits(IntVec<double> m) { return static_cast<uint32_t>(_mm256_movemask_pd((__m256d)m)); }
-
-// A byte of ones for every set bit of m, which pext and pdep turn into permutations.
-inline uint64_t byte_mask(uint32_t m) { return _pdep_u64(m, 0x0101010101010101) * 0xff; }
-inline uint32_t doubled(uint32_t m) { return _pdep_u32(m, 0x55) * 3; }
-inline __m256i indices(uint64_t bytes) {
-  return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<int64_t>(bytes)));
-}
-constexpr uint64_t identity = 0x0706050403020100;
-
-inline Vec<float> compress(uint32_t m, Vec<float> v) {
-  return _mm256_permutevar8x32_ps(v, indices(_pext_u64(identity, byte_mask(m))));
-}
-inline Vec<float> expand(uint32_t m, Vec<float> v) {
-  const uint64_t bytes = byte_mask(m);
-  const __m256i kept = _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(static_cast<int64_t>(bytes)));
-  const __m256 spread = _mm256_permutevar8x32_ps(v, indices(_pdep_u64(identity, bytes)));
-  return _mm256_and_ps(spread, _mm256_castsi256_ps(kept));
-}
-inline Vec<double> compress(uint32_t m, Vec<double> v) { return (Vec<double>)compress(doubled(m), (Vec<float>)v); }
-inline Vec<double> expand(uint32_t m, Vec<double> v) { return (Vec<double>)expand(doubled(m), (Vec<float>)v); }
-
-#else
-
-template <class I>
-inline uint32_t bits(I m) {
-  uint32_t result = 0;
-  for (unsigned i = 0; i < sizeof(I) / sizeof(m[0]); ++i) result |= static_cast<uint32_t>(m[i] & 1) << i;
-  return result;
-}
-template <class V>
-inline V compress(uint32_t m, V v) {
-  V packed{};
-  for (int i = 0, k = 0; m >> i; ++i) {
-    if (m >> i & 1) packed[k++] = v[i];
-  }
-  return packed;
-}
-template <class V>
-inline V expand(uint32_t m, V v) {
-  V spread{};
-  for (int i = 0, k = 0; m >> i; ++i) {
-    if (m >> i & 1) spread[i] = v[k++];
-  }
-  return spread;
-}
+#include "simd_portable.hpp"
 #endif
-#endif
+
+namespace regmax::REGMAX_ISA {
 
 // The first `count` lanes from p, the others `fill`.
 template <class T>

@@ -1,11 +1,12 @@
 // Projection on the simplex: the threshold tau with sum (x_i - tau)_+ = 1.
 //
-// tau = max over subsets S of (sum_S x - 1) / |S|, so every subset gives a lower bound, and the elements at or below
-// a lower bound are outside the support. Michelot: take the bound of what is left, drop what it excludes, repeat
-// until nothing is dropped. It starts with x > max - 1 (the subset {argmax} gives that bound).
+// tau = max over subsets S of (sum_S x - 1) / |S|, so every subset gives a lower bound, and the elements at
+// or below a lower bound are outside the support. Michelot: take the bound of what is left, drop what it
+// excludes, repeat until nothing is dropped. It starts with x > max - 1 (the subset {argmax} gives that
+// bound).
 //
-// Everything here is relative to the row's maximum (max x = 0) and in double: the sums of the largest rows are exact
-// to far below the rounding of the result.
+// Everything here is relative to the row's maximum (max x = 0) and in double: the sums of the largest rows
+// are exact to far below the rounding of the result.
 #pragma once
 
 #include <algorithm>
@@ -52,8 +53,8 @@ inline double sum_of(const double* x, int64_t m) {
   return sum_lanes<double>((a + b) + (c + d));
 }
 
-// Copies what is above the bound to `kept` (which may be x itself, and has room for a vector behind its m numbers);
-// returns how many, and their sum.
+// Copies what is above the bound to `kept` (which may be x itself, and has room for a vector behind its m
+// numbers); returns how many, and their sum.
 inline int64_t keep_above(const double* x, int64_t m, double bound, double* kept, double* sum) {
   constexpr int w = lanes<double>;
   const Vec<double> bounds = splat(bound);

@@ -1,31 +1,29 @@
 // Total variation's groups as the pieces of a taut string.
 //
-// With partial sums S and the dual u_k in [-lam, lam] on every edge, the string k -> S_k + u_k of least length
-// through that tube has the slopes z. From a knot a with dual u_a, the slopes possible up to b are those between
+// With partial sums S and the dual u_k in [-lam, lam] on every edge, the string k -> S_k + u_k of least
+// length through that tube has the slopes z. From a knot a with dual u_a, the slopes possible up to b are
+// those between
 //
-//     low = max over k of (S_k - S_a - u_a - lam) / (k - a)   and   high = min over k of (S_k - S_a - u_a + lam) / (k
+//     low = max over k of (S_k - S_a - u_a - lam) / (k - a)   and   high = min over k of (S_k - S_a - u_a +
+//     lam) / (k
 //     - a).
 //
-// As long as low <= high the string may be straight. When the next lower bound exceeds high, it bends upwards where
-// high was attained, at the tube's upper edge; likewise downwards. Then it starts again from there.
+// As long as low <= high the string may be straight. When the next lower bound exceeds high, it bends upwards
+// where high was attained, at the tube's upper edge; likewise downwards. Then it starts again from there.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
+#include "reciprocals.hpp"
 #include "simd.hpp"
 
 namespace regmax::REGMAX_ISA {
 
-struct ReciprocalTable {
-  static constexpr int64_t size = 1024;
-  double of[size + 1];
-  constexpr ReciprocalTable() : of() {
-    for (int64_t i = 1; i <= size; ++i) of[i] = 1.0 / static_cast<double>(i);
-  }
-  double operator()(int64_t i) const { return i <= size ? of[i] : 1.0 / static_cast<double>(i); }
-};
-constexpr ReciprocalTable reciprocal;
+inline double reciprocal(int64_t i) {
+  constexpr int size = 1024;
+  return i <= size ? reciprocals<double, size>.of[i] : 1.0 / static_cast<double>(i);
+}
 
 // A straight piece of the string.
 struct StringPiece {
@@ -34,14 +32,15 @@ struct StringPiece {
   int64_t read;  // how far one had to look
 };
 
-// The piece from score `begin` on, with dual `dual` there. Without branches but for the bend: which bound moves at a
-// step is as good as random.
+// The piece from score `begin` on, with dual `dual` there. Without branches but for the bend: which bound
+// moves at a step is as good as random.
 inline StringPiece follow_piece(const double* x, int64_t m, double lam, int64_t begin, double dual) {
   double low = -HUGE_VAL, high = HUGE_VAL, sum = -dual;
   int64_t low_end = begin, high_end = begin, i = begin;
   for (; i + 1 < m; ++i) {
     sum += x[i];
-    const double factor = reciprocal(i + 1 - begin), upper = (sum + lam) * factor, lower = (sum - lam) * factor;
+    const double factor = reciprocal(i + 1 - begin), upper = (sum + lam) * factor,
+                 lower = (sum - lam) * factor;
     if ((lower > high) | (upper < low)) return {lower > high ? high_end : low_end, lower > high ? 1 : -1, i};
     high_end = upper <= high ? i + 1 : high_end;
     low_end = lower >= low ? i + 1 : low_end;
@@ -54,8 +53,8 @@ inline StringPiece follow_piece(const double* x, int64_t m, double lam, int64_t 
   return {m, 0, m};
 }
 
-// Which scores share their value with the one before, and where not, whether the value rises (1) or falls (-1).
-// Every piece reads on beyond its end; false where that adds up to more than a few times the chain.
+// Which scores share their value with the one before, and where not, whether the value rises (1) or falls
+// (-1). Every piece reads on beyond its end; false where that adds up to more than a few times the chain.
 inline bool follow_taut_string(const double* x, int64_t m, double lam, uint8_t* joined, int8_t* rises) {
   int64_t budget = 8 * m;
   double dual = 0;

@@ -27,8 +27,8 @@ struct Work {
   }
 };
 
-// Workers sleep until there is work. They are detached and the pool is never destroyed, so that the end of the
-// process, at which other threads may still be calling, needs no order.
+// Workers sleep until there is work. They are detached and the pool is never destroyed, so that the end of
+// the process, at which other threads may still be calling, needs no order.
 class Pool {
  public:
   // One call at a time has the workers; a concurrent one runs on its own thread alone.

@@ -10,8 +10,8 @@ namespace regmax {
 // A job must not depend on which thread runs it, and must not throw.
 void run_jobs(int64_t jobs, int32_t threads, void (*job)(void* context, int64_t i), void* context);
 
-// The calling thread's scratch: at least `bytes` bytes, aligned to 64, its content undefined; nullptr where memory
-// is exhausted. The next call on this thread takes it back.
+// The calling thread's scratch: at least `bytes` bytes, aligned to 64, its content undefined; nullptr where
+// memory is exhausted. The next call on this thread takes it back.
 void* thread_scratch(std::size_t bytes);
 
 }  // namespace regmax

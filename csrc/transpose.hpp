@@ -1,8 +1,8 @@
 // Transposes between rows (one row after the other) and lanes (one row per lane of a vector).
 //
-// The unit is a tile of lanes<T> rows by 16 bytes: vector j of it holds the 16-byte pieces of the rows j, j + Q,
-// j + 2 Q, ... for the Q numbers of a piece. A Q x Q transpose inside every 16-byte piece then gives one vector per
-// column, its lanes the rows in order; the same steps lead back.
+// The unit is a tile of lanes<T> rows by 16 bytes: vector j of it holds the 16-byte pieces of the rows j, j +
+// Q, j + 2 Q, ... for the Q numbers of a piece. A Q x Q transpose inside every 16-byte piece then gives one
+// vector per column, its lanes the rows in order; the same steps lead back.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,9 @@ inline V shuffle(V a, V b, std::index_sequence<I...>) {
 // Inside every piece of `size` lanes out of `all`: a0 b0 a1 b1 ... of the lower (upper) half.
 template <int all, int size, int half>
 struct Interleave {
-  static constexpr int from(int i) { return i / size * size + half * size / 2 + i % size / 2 + (i % 2 ? all : 0); }
+  static constexpr int from(int i) {
+    return i / size * size + half * size / 2 + i % size / 2 + (i % 2 ? all : 0);
+  }
 };
 
 // Inside every piece of four: the lower (upper) pair of a, then that of b.

@@ -1,16 +1,17 @@
 // Total variation in one dimension: z = argmin 1/2 |z - x|^2 + lam sum |z_{i+1} - z_i|, in O(m).
 //
-// Dynamic programming (Johnson 2013). Let f_i(t) be the least cost of positions 0..i given z_i = t, without the edge
-// after i. Its derivative is continuous, increasing and piecewise linear,
+// Dynamic programming (Johnson 2013). Let f_i(t) be the least cost of positions 0..i given z_i = t, without
+// the edge after i. Its derivative is continuous, increasing and piecewise linear,
 //
 //     f_i'(t) = clip(f_{i-1}'(t), -lam, lam) + t - x_i,
 //
-// and z_{i-1} follows from z_i by clipping to [lower_{i-1}, upper_{i-1}], the points where f_{i-1}' is -lam and lam.
-// The derivative is kept as its knots in a double-ended queue, each with the change of slope and intercept there;
-// clipping pops knots from both ends and pushes one at each, so all the clipping together costs O(m).
+// and z_{i-1} follows from z_i by clipping to [lower_{i-1}, upper_{i-1}], the points where f_{i-1}' is -lam
+// and lam. The derivative is kept as its knots in a double-ended queue, each with the change of slope and
+// intercept there; clipping pops knots from both ends and pushes one at each, so all the clipping together
+// costs O(m).
 //
-// The taut string (taut_string.hpp) is several times faster on most chains, but not linear on all of them: it goes
-// first, and gives up early where it is slow.
+// The taut string (taut_string.hpp) is several times faster on most chains, but not linear on all of them: it
+// goes first, and gives up early where it is slow.
 #pragma once
 
 #include <cstdint>
@@ -48,8 +49,8 @@ struct TvSpace {
       : knots(static_cast<Knot*>(memory)), clips(reinterpret_cast<Clip*>(knots + 2 * m)) {}
 };
 
-// The derivative of the cost so far as a queue of knots, before the first of which it equals `first`, behind the last
-// of which `last`.
+// The derivative of the cost so far as a queue of knots, before the first of which it equals `first`, behind
+// the last of which `last`.
 class CostDerivative {
  public:
   CostDerivative(Knot* knots, int64_t m) : head_(knots + m), tail_(knots + m) {}
@@ -75,7 +76,8 @@ class CostDerivative {
 
   double root() const {
     Line line = first_;
-    for (const Knot* knot = head_; knot != tail_ && line.at(knot->t) <= 0; ++knot) line = sum(line, knot->change);
+    for (const Knot* knot = head_; knot != tail_ && line.at(knot->t) <= 0; ++knot)
+      line = sum(line, knot->change);
     return line.root(0);
   }
 
@@ -88,7 +90,8 @@ class CostDerivative {
 };
 
 // Which positions share their value with the one before: found backwards from the last one's value.
-inline void find_joined(const double* x, int64_t m, double lam, TvSpace space, uint8_t* joined, int8_t* rises) {
+inline void find_joined(const double* x, int64_t m, double lam, TvSpace space, uint8_t* joined,
+                        int8_t* rises) {
   CostDerivative cost(space.knots, m);
   for (int64_t i = 0; i < m; ++i) {
     cost.add_score(x[i], lam, i == 0);
@@ -105,8 +108,9 @@ inline void find_joined(const double* x, int64_t m, double lam, TvSpace space, u
   rises[0] = 0;
 }
 
-// A group's value is the mean of its scores, pulled by lam towards each neighbouring group: computed from that, not
-// from the knots, it does not carry their rounding, and it is the same number at every position of the group.
+// A group's value is the mean of its scores, pulled by lam towards each neighbouring group: computed from
+// that, not from the knots, it does not carry their rounding, and it is the same number at every position of
+// the group.
 inline void fill_groups(const double* x, int64_t m, double lam, const uint8_t* joined, const int8_t* rises,
                         double* z) {
   for (int64_t begin = 0, end; begin < m; begin = end) {
@@ -128,7 +132,8 @@ inline void prox_tv(const double* x, int64_t m, double lam, TvSpace space, doubl
   double low = x[0], high = x[0];
   for (int64_t i = 1; i < m; ++i) low = smaller(low, x[i]), high = larger(high, x[i]);
   if (lam >= static_cast<double>(m) * (high - low)) {
-    // No partial sum of x - mean exceeds lam: one group. Without this, a huge lam would drown the scores in rounding.
+    // No partial sum of x - mean exceeds lam: one group. Without this, a huge lam would drown the scores in
+    // rounding.
     for (int64_t i = 0; i < m; ++i) joined[i] = i > 0, rises[i] = 0;
   } else {
     if (!follow_taut_string(x, m, lam, joined, rises)) find_joined(x, m, lam, space, joined, rises);

@@ -1,0 +1,53 @@
+// Lane masks and lane moves by AVX-512: Where<T> is a mask register. Part of simd.hpp.
+#pragma once
+
+namespace regmax::REGMAX_ISA {
+
+template <class T>
+using Where = std::conditional_t<sizeof(T) == 4, __mmask16, __mmask8>;
+
+inline __mmask16 greater(Vec<float> a, Vec<float> b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
+inline __mmask8 greater(Vec<double> a, Vec<double> b) { return _mm512_cmp_pd_mask(a, b, _CMP_GT_OQ); }
+inline __mmask16 not_at_most(Vec<float> a, Vec<float> b) { return _mm512_cmp_ps_mask(a, b, _CMP_NLE_UQ); }
+inline __mmask8 not_at_most(Vec<double> a, Vec<double> b) { return _mm512_cmp_pd_mask(a, b, _CMP_NLE_UQ); }
+inline __mmask16 equal(Vec<float> a, Vec<float> b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+inline __mmask8 equal(Vec<double> a, Vec<double> b) { return _mm512_cmp_pd_mask(a, b, _CMP_EQ_OQ); }
+inline __mmask16 has_bit(IntVec<float> flags, int k) {
+  return _mm512_test_epi32_mask((__m512i)flags, _mm512_set1_epi32(1 << k));
+}
+inline __mmask8 has_bit(IntVec<double> flags, int k) {
+  return _mm512_test_epi64_mask((__m512i)flags, _mm512_set1_epi64(int64_t{1} << k));
+}
+inline Vec<float> select(__mmask16 m, Vec<float> a, Vec<float> b) { return _mm512_mask_blend_ps(m, b, a); }
+inline Vec<double> select(__mmask8 m, Vec<double> a, Vec<double> b) { return _mm512_mask_blend_pd(m, b, a); }
+inline Vec<float> add_where(__mmask16 m, Vec<float> a, Vec<float> b) {
+  return _mm512_mask_add_ps(a, m, a, b);
+}
+inline Vec<double> add_where(__mmask8 m, Vec<double> a, Vec<double> b) {
+  return _mm512_mask_add_pd(a, m, a, b);
+}
+inline uint32_t bits(__mmask16 m) { return m; }
+template <class T>
+inline Where<T> from_bits(uint32_t m) {
+  return static_cast<Where<T>>(m);
+}
+inline uint32_t bits(__mmask8 m) { return m; }
+inline Vec<float> larger(Vec<float> a, Vec<float> b) { return _mm512_max_ps(a, b); }
+inline Vec<double> larger(Vec<double> a, Vec<double> b) { return _mm512_max_pd(a, b); }
+inline Vec<float> smaller(Vec<float> a, Vec<float> b) { return _mm512_min_ps(a, b); }
+inline Vec<double> smaller(Vec<double> a, Vec<double> b) { return _mm512_min_pd(a, b); }
+inline Vec<float> times_plus(Vec<float> a, Vec<float> b, Vec<float> c) { return _mm512_fmadd_ps(a, b, c); }
+inline Vec<double> times_plus(Vec<double> a, Vec<double> b, Vec<double> c) {
+  return _mm512_fmadd_pd(a, b, c);
+}
+inline Vec<float> square_root(Vec<float> a) { return _mm512_sqrt_ps(a); }
+inline Vec<double> square_root(Vec<double> a) { return _mm512_sqrt_pd(a); }
+
+// The lanes of m, packed to the front. (Compressing straight to memory is microcoded on Zen 4.)
+inline Vec<float> compress(uint32_t m, Vec<float> v) { return _mm512_maskz_compress_ps(__mmask16(m), v); }
+inline Vec<double> compress(uint32_t m, Vec<double> v) { return _mm512_maskz_compress_pd(__mmask8(m), v); }
+// The inverse: the front of v spread over the lanes of m, zeros elsewhere.
+inline Vec<float> expand(uint32_t m, Vec<float> v) { return _mm512_maskz_expand_ps(__mmask16(m), v); }
+inline Vec<double> expand(uint32_t m, Vec<double> v) { return _mm512_maskz_expand_pd(__mmask8(m), v); }
+
+}  // namespace regmax::REGMAX_ISA

@@ -1,0 +1,135 @@
+// Rows of bits: a word for every 64 positions of a row, bit i % 64 of word i / 64.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "simd.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+inline int64_t words_of(int64_t d) { return (d + 63) / 64; }
+
+inline void choose_all(uint64_t* words, int64_t d) {
+  for (int64_t i = 0; i < words_of(d); ++i) words[i] = ~uint64_t{0};
+  if (d % 64) words[d / 64] = ~uint64_t{0} >> (64 - d % 64);
+}
+
+template <class T>
+REGMAX_INLINE uint32_t lanes_of(uint64_t word, int first) {
+  return static_cast<uint32_t>(word >> first) & all_lanes<T>;
+}
+
+// A word per 64 numbers of a row, of the bits that `test` gives for each vector; behind the row, it sees
+// zeros.
+template <class T, class Test>
+REGMAX_INLINE void make_words(const T* x, int64_t d, uint64_t* words, const Test& test) {
+  for (int64_t i = 0; i < d; i += 64, ++words) {
+    uint64_t word = 0;
+    for (int c = 0; c < 64 && i + c < d; c += lanes<T>) {
+      word |= static_cast<uint64_t>(bits(test(load_left(x + i + c, d - i - c, T(0)))) & all_lanes<T>) << c;
+    }
+    *words = word;
+  }
+}
+
+// y != 0, which NaN is too.
+template <class T>
+inline void find_nonzero(const T* y, int64_t d, uint64_t* words) {
+  make_words(y, d, words, [](Vec<T> v) { return Where<T>(~equal(v, Vec<T>{})); });
+}
+
+template <class T>
+inline void find_positive(const T* y, int64_t d, uint64_t* words) {
+  make_words(y, d, words, [](Vec<T> v) { return greater(v, Vec<T>{}); });
+}
+
+// y_i = y_{i-1}; zeros do not count unless told.
+template <class T>
+inline void find_repeated(const T* y, int64_t d, bool zeros, uint64_t* words) {
+  if (zeros) {
+    choose_all(words, d);
+  } else {
+    find_nonzero(y, d, words);
+  }
+  words[0] &= ~uint64_t{1};
+  for (int64_t i = 1; i < d; i += lanes<T>) {
+    const Vec<T> v = load_left(y + i, d - i, T(0)), before = load_left(y + i - 1, d - i, T(0));
+    const uint64_t different = ~bits(equal(v, before)) & all_lanes<T>;
+    words[i / 64] &= ~(different << (i % 64));
+    if (i % 64 > 64 - lanes<T> && i / 64 + 1 < words_of(d))
+      words[i / 64 + 1] &= ~(different >> (64 - i % 64));
+  }
+}
+
+// The bits of at most 64 mask bytes, each 0 or 1.
+inline uint64_t mask_word(const uint8_t* keep, int64_t left) {
+#if defined(__AVX512BW__)
+  const __m512i bytes = _mm512_maskz_loadu_epi8(~uint64_t{0} >> (left < 64 ? 64 - left : 0), keep);
+  return _mm512_test_epi8_mask(bytes, bytes);
+#else
+  uint8_t some[64] = {};
+  if (left < 64) keep = static_cast<const uint8_t*>(std::memcpy(some, keep, static_cast<std::size_t>(left)));
+  uint64_t word = 0;
+  for (int i = 0; i < 8; ++i) {
+    uint64_t bytes;
+    std::memcpy(&bytes, keep + 8 * i, 8);
+    word |= (bytes * 0x0102040810204080 >> 56) << (8 * i);
+  }
+  return word;
+#endif
+}
+
+// The bits of a mask row; nullptr keeps all.
+inline void find_kept(const uint8_t* keep, int64_t d, uint64_t* words) {
+  if (!keep) return choose_all(words, d);
+  for (int64_t i = 0; i < d; i += 64) *words++ = mask_word(keep + i, d - i);
+}
+
+// How many scores from the front a mask row keeps, -1 where it keeps others too.
+inline int64_t prefix_length(const uint8_t* keep, int64_t d) {
+  int64_t length = 0;
+  for (int64_t i = 0; i < d; i += 64) {
+    const uint64_t word = mask_word(keep + i, d - i);
+    if (word & (word + 1)) return -1;   // not ones, then zeros
+    if (word && length < i) return -1;  // ones behind zeros
+    length += __builtin_popcountll(word);
+  }
+  return length;
+}
+
+// The bits of a row without its deleted positions, moved to where they are in the whole row. `words` may
+// be `kept` itself.
+inline void spread_row_bits(const uint64_t* packed, const uint64_t* kept, int64_t d, uint64_t* words) {
+  int64_t from = 0;
+  for (int64_t i = 0; i < words_of(d); ++i) {
+    const int count = __builtin_popcountll(kept[i]);
+    uint64_t bits = 0;
+    if (count) {
+      bits = packed[from / 64] >> (from % 64);
+      if (from % 64 + count > 64) bits |= packed[from / 64 + 1] << (64 - from % 64);
+    }
+    words[i] = spread_bits(bits, kept[i]);
+    from += count;
+  }
+}
+
+// One bit per candidate: which follow the candidate before without a gap, and which have a lower neighbour.
+struct Runs {
+  uint64_t adjacent, left_edge, right_edge;
+};
+
+inline Runs find_runs(const uint64_t* words, int64_t d, int count) {
+  uint64_t adjacent = 0, carry = 0;
+  int done = 0;
+  for (int64_t i = 0; i < words_of(d); ++i) {
+    const uint64_t word = words[i];
+    adjacent |= pack_bits(word & (word << 1 | carry), word) << done;
+    done += __builtin_popcountll(word);
+    carry = word >> 63;
+  }
+  const uint64_t at_begin = words[0] & 1, at_end = words[(d - 1) / 64] >> ((d - 1) % 64) & 1;
+  return {adjacent, ~adjacent & ~at_begin, ~(adjacent >> 1) & ~(at_end << (count - 1))};
+}
+
+}  // namespace regmax::REGMAX_ISA
