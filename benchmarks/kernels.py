@@ -14,6 +14,7 @@ import importlib.util
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -63,10 +64,18 @@ class Core:
 
     def _tail(self, theta: float) -> tuple[object, ...]:
         size = ctypes.c_int64
-        mask = (None, size(1), size(1))
-        if self.keep is not None:
-            mask = (_pointer(self.keep), size(len(self.keep)), size(1))
-        return size(self.n), size(self.d), *mask, ctypes.c_double(theta), None, self.threads
+        mask = None if self.keep is None else _pointer(self.keep)
+        mask_rows = size(1 if self.keep is None else len(self.keep))
+        return (
+            size(self.n),
+            size(self.d),
+            mask,
+            mask_rows,
+            size(1),
+            ctypes.c_double(theta),
+            None,
+            self.threads,
+        )
 
     def argmax(self, kernel: str, theta: float) -> None:
         bits = _pointer(self.support), _pointer(self.joined)
@@ -106,8 +115,8 @@ def ratios(core: Core, scores: torch.Tensor, d: int, repeats: int) -> dict[str, 
     }
     for kernel in KERNELS:
         theta = strength(kernel, d)
-        calls[kernel] = lambda kernel=kernel, theta=theta: core.argmax(kernel, theta)
-        calls[kernel + " backward"] = lambda kernel=kernel, theta=theta: core.jacobian_product(kernel, theta)
+        calls[kernel] = partial(core.argmax, kernel, theta)
+        calls[kernel + " backward"] = partial(core.jacobian_product, kernel, theta)
     times = medians(calls, repeats)
     both = times["softmax"] + times["softmax backward"]
     return {k: (times[k] / times["softmax"], (times[k] + times[k + " backward"]) / both) for k in KERNELS}
