@@ -65,7 +65,8 @@ bool valid_strength(int32_t kernel, double theta) {
 
 template <class Call>
 bool valid(const Call& call) {
-  if (call.kernel < REGMAX_SPARSEMAX || call.kernel > REGMAX_PROX_OSCAR || call.n < 0 || call.d < 0) return false;
+  if (call.kernel < REGMAX_SPARSEMAX || call.kernel > REGMAX_PROX_OSCAR || call.n < 0 || call.d < 0)
+    return false;
   if (call.mask.bytes && (call.mask.rows < 1 || call.mask.repeat < 1)) return false;
   if (!call.theta.per_row) return valid_strength(call.kernel, call.theta.shared);
   for (int64_t i = 0; i < call.n; ++i) {
@@ -95,13 +96,14 @@ int32_t checked_owl(int32_t (*run)(const ProxOwl<T>&), const ProxOwl<T>& call) {
 bool valid(const regmax_attention* call) {
   return call->kernel >= REGMAX_SPARSEMAX && call->kernel <= REGMAX_SQPNORMMAX &&
          valid_strength(call->kernel, call->theta) && call->heads >= 1 && call->groups >= 1 &&
-         call->heads % call->groups == 0 && call->queries >= 1 && call->keys >= 1 && call->keys <= INT32_MAX &&
-         call->e % 16 == 0 && call->e_v % 16 == 0 && call->dropout_p >= 0 && call->dropout_p <= 1;
+         call->heads % call->groups == 0 && call->queries >= 1 && call->keys >= 1 &&
+         call->keys <= INT32_MAX && call->e % 16 == 0 && call->e_v % 16 == 0 && call->dropout_p >= 0 &&
+         call->dropout_p <= 1;
 }
 
 template <class T>
-int32_t checked_forward(int32_t (*run)(const regmax_attention&, T*, regmax_weights*), const regmax_attention* call,
-                        T* out, regmax_weights** weights) {
+int32_t checked_forward(int32_t (*run)(const regmax_attention&, T*, regmax_weights*),
+                        const regmax_attention* call, T* out, regmax_weights** weights) {
   if (!valid(call)) return REGMAX_BAD_ARGUMENT;
   if (!weights) return run(*call, out, nullptr);
   *weights = new (std::nothrow) regmax_weights{};
@@ -118,43 +120,60 @@ int32_t checked_forward(int32_t (*run)(const regmax_attention&, T*, regmax_weigh
 
 using namespace regmax;
 
-int32_t regmax_argmax_f32(int32_t kernel, const float* x, float* y, uint64_t* support, uint64_t* joined, int64_t n,
-                          int64_t d, const uint8_t* mask, int64_t mask_rows, int64_t mask_repeat, double theta,
-                          const double* thetas, int32_t threads) {
+int32_t regmax_argmax_f32(int32_t kernel, const float* x, float* y, uint64_t* support, uint64_t* joined,
+                          int64_t n, int64_t d, const uint8_t* mask, int64_t mask_rows, int64_t mask_repeat,
+                          double theta, const double* thetas, int32_t threads) {
   return checked(
       current_core().argmax_f32,
-      Argmax<float>{kernel, x, y, support, joined, n, d, {mask, mask_rows, mask_repeat}, {theta, thetas}, threads});
+      Argmax<float>{
+          kernel, x, y, support, joined, n, d, {mask, mask_rows, mask_repeat}, {theta, thetas}, threads});
 }
 
-int32_t regmax_argmax_f64(int32_t kernel, const double* x, double* y, uint64_t* support, uint64_t* joined, int64_t n,
-                          int64_t d, const uint8_t* mask, int64_t mask_rows, int64_t mask_repeat, double theta,
-                          const double* thetas, int32_t threads) {
+int32_t regmax_argmax_f64(int32_t kernel, const double* x, double* y, uint64_t* support, uint64_t* joined,
+                          int64_t n, int64_t d, const uint8_t* mask, int64_t mask_rows, int64_t mask_repeat,
+                          double theta, const double* thetas, int32_t threads) {
   return checked(
       current_core().argmax_f64,
-      Argmax<double>{kernel, x, y, support, joined, n, d, {mask, mask_rows, mask_repeat}, {theta, thetas}, threads});
+      Argmax<double>{
+          kernel, x, y, support, joined, n, d, {mask, mask_rows, mask_repeat}, {theta, thetas}, threads});
 }
 
-int32_t regmax_jacobian_product_f32(int32_t kernel, const float* y, const uint64_t* support, const uint64_t* joined,
-                                    const float* v, float* out, int64_t n, int64_t d, const uint8_t* mask,
-                                    int64_t mask_rows, int64_t mask_repeat, double theta, const double* thetas,
-                                    int32_t threads) {
-  return checked(
-      current_core().jacobian_product_f32,
-      JacobianProduct<float>{
-          kernel, y, support, joined, v, out, n, d, {mask, mask_rows, mask_repeat}, {theta, thetas}, threads});
+int32_t regmax_jacobian_product_f32(int32_t kernel, const float* y, const uint64_t* support,
+                                    const uint64_t* joined, const float* v, float* out, int64_t n, int64_t d,
+                                    const uint8_t* mask, int64_t mask_rows, int64_t mask_repeat, double theta,
+                                    const double* thetas, int32_t threads) {
+  return checked(current_core().jacobian_product_f32, JacobianProduct<float>{kernel,
+                                                                             y,
+                                                                             support,
+                                                                             joined,
+                                                                             v,
+                                                                             out,
+                                                                             n,
+                                                                             d,
+                                                                             {mask, mask_rows, mask_repeat},
+                                                                             {theta, thetas},
+                                                                             threads});
 }
 
-int32_t regmax_jacobian_product_f64(int32_t kernel, const double* y, const uint64_t* support, const uint64_t* joined,
-                                    const double* v, double* out, int64_t n, int64_t d, const uint8_t* mask,
-                                    int64_t mask_rows, int64_t mask_repeat, double theta, const double* thetas,
-                                    int32_t threads) {
-  return checked(
-      current_core().jacobian_product_f64,
-      JacobianProduct<double>{
-          kernel, y, support, joined, v, out, n, d, {mask, mask_rows, mask_repeat}, {theta, thetas}, threads});
+int32_t regmax_jacobian_product_f64(int32_t kernel, const double* y, const uint64_t* support,
+                                    const uint64_t* joined, const double* v, double* out, int64_t n,
+                                    int64_t d, const uint8_t* mask, int64_t mask_rows, int64_t mask_repeat,
+                                    double theta, const double* thetas, int32_t threads) {
+  return checked(current_core().jacobian_product_f64, JacobianProduct<double>{kernel,
+                                                                              y,
+                                                                              support,
+                                                                              joined,
+                                                                              v,
+                                                                              out,
+                                                                              n,
+                                                                              d,
+                                                                              {mask, mask_rows, mask_repeat},
+                                                                              {theta, thetas},
+                                                                              threads});
 }
 
-int32_t regmax_prox_owl_f32(const float* x, float* z, int64_t n, int64_t d, const double* weights, int32_t threads) {
+int32_t regmax_prox_owl_f32(const float* x, float* z, int64_t n, int64_t d, const double* weights,
+                            int32_t threads) {
   return checked_owl(current_core().prox_owl_f32, ProxOwl<float>{x, z, n, d, weights, threads});
 }
 
@@ -188,7 +207,8 @@ void regmax_attention_take(regmax_weights* weights, int64_t* starts, int32_t* co
     regmax_weights_block& block = weights->blocks[b];
     if (starts) {
       copy(columns + size, block.columns, block.size * 4);
-      copy(static_cast<char*>(values) + size * weights->item_size, block.values, block.size * weights->item_size);
+      copy(static_cast<char*>(values) + size * weights->item_size, block.values,
+           block.size * weights->item_size);
       if (joined && block.joined) copy(joined + size, block.joined, block.size);
       for (int64_t r = 0; r < block.rows; ++r) starts[++row] = size += block.counts[r];
     }
@@ -200,20 +220,21 @@ void regmax_attention_take(regmax_weights* weights, int64_t* starts, int32_t* co
   delete weights;
 }
 
-int32_t regmax_attention_backward_f32(const regmax_attention* call, const int64_t* starts, const int32_t* columns,
-                                      const float* values, const uint8_t* joined, const float* out_grad,
-                                      float* q_grad, float* k_grad, float* v_grad) {
+int32_t regmax_attention_backward_f32(const regmax_attention* call, const int64_t* starts,
+                                      const int32_t* columns, const float* values, const uint8_t* joined,
+                                      const float* out_grad, float* q_grad, float* k_grad, float* v_grad) {
   if (!valid(call)) return REGMAX_BAD_ARGUMENT;
-  return current_core().attention_backward_f32(*call,
-                                               {starts, columns, values, joined, out_grad, q_grad, k_grad, v_grad});
+  return current_core().attention_backward_f32(
+      *call, {starts, columns, values, joined, out_grad, q_grad, k_grad, v_grad});
 }
 
-int32_t regmax_attention_backward_f64(const regmax_attention* call, const int64_t* starts, const int32_t* columns,
-                                      const double* values, const uint8_t* joined, const double* out_grad,
-                                      double* q_grad, double* k_grad, double* v_grad) {
+int32_t regmax_attention_backward_f64(const regmax_attention* call, const int64_t* starts,
+                                      const int32_t* columns, const double* values, const uint8_t* joined,
+                                      const double* out_grad, double* q_grad, double* k_grad,
+                                      double* v_grad) {
   if (!valid(call)) return REGMAX_BAD_ARGUMENT;
-  return current_core().attention_backward_f64(*call,
-                                               {starts, columns, values, joined, out_grad, q_grad, k_grad, v_grad});
+  return current_core().attention_backward_f64(
+      *call, {starts, columns, values, joined, out_grad, q_grad, k_grad, v_grad});
 }
 
 const char* regmax_instruction_set(void) { return current_core().name; }

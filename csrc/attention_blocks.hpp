@@ -1,4 +1,5 @@
-// How attention is cut into jobs: blocks of query rows, whose scores fit the cache, and what every block looks up.
+// How attention is cut into jobs: blocks of query rows, whose scores fit the cache, and what every block
+// looks up.
 #pragma once
 
 #include <atomic>
@@ -23,7 +24,8 @@ inline int64_t rows_per_block(const regmax_attention& call) {
   return fitting < 16 ? 16 : fitting > 64 ? 64 : fitting;
 }
 
-// Scores of one row, with room for whole panels. The odd vector keeps rows from falling on the same cache lines.
+// Scores of one row, with room for whole panels. The odd vector keeps rows from falling on the same cache
+// lines.
 template <class T>
 inline int64_t scores_stride(const regmax_attention& call) {
   return panels_of<T>(call.keys) * panel_width<T> + 16;

@@ -1,7 +1,9 @@
-// Rows of which many scores count (flat ones, as at the start of training), in passes over the whole row in SIMD.
+// Rows of which many scores count (flat ones, as at the start of training), in passes over the whole row in
+// SIMD.
 //
-// sparsemax: Michelot's rounds (simplex.hpp). sqpnormmax at p = 1.5: Newton's (lane_pnorm.hpp). fusedmax and oscarmax
-// only where all weights are equal. Sums are taken in T over short stretches, and in double over those.
+// sparsemax: Michelot's rounds (simplex.hpp). sqpnormmax at p = 1.5: Newton's (lane_pnorm.hpp). fusedmax and
+// oscarmax only where all weights are equal. Sums are taken in T over short stretches, and in double over
+// those.
 #pragma once
 
 #include <cmath>
@@ -40,7 +42,8 @@ inline RowSums sum_row(const T* x, int64_t d, T top, const Term& term) {
 template <class T>
 class FlatRow {
  public:
-  FlatRow(const T* x, int64_t d, T top, const int32_t* columns) : x_(x), d_(d), top_(top), columns_(columns) {}
+  FlatRow(const T* x, int64_t d, T top, const int32_t* columns)
+      : x_(x), d_(d), top_(top), columns_(columns) {}
 
   // Writes the row; false where it is none of these, and nothing is written.
   bool write(int32_t kernel, double theta, RowWriter<T>& writer) const {
@@ -138,8 +141,8 @@ class FlatRow {
 
   double mean_of_row() const {
     constexpr T none = nothing<T> / 2;  // what is behind the end
-    const RowSums sums =
-        sum_row(x_, d_, top_, [](Vec<T> x, Vec<T>* s) { s[0] = add_where(greater(x, splat(none)), s[0], x); });
+    const RowSums sums = sum_row(
+        x_, d_, top_, [](Vec<T> x, Vec<T>* s) { s[0] = add_where(greater(x, splat(none)), s[0], x); });
     return sums.of[0] / static_cast<double>(d_);
   }
 

@@ -1,7 +1,7 @@
 // The forward pass: scores of a block of queries, weights of its rows, sums of values.
 //
-// Keys that a mask deletes for all queries are left out when keys are packed: behind that, the rows have no gaps.
-// Where every query has a mask of its own, the gaps are closed row by row.
+// Keys that a mask deletes for all queries are left out when keys are packed: behind that, the rows have no
+// gaps. Where every query has a mask of its own, the gaps are closed row by row.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,9 @@ class PackedKeys {
   }
 
   // The numbers of the kept keys, nullptr where all are kept.
-  const int32_t* index(int64_t head) const { return shared_mask() ? index_.get() + head * call_.keys : nullptr; }
+  const int32_t* index(int64_t head) const {
+    return shared_mask() ? index_.get() + head * call_.keys : nullptr;
+  }
 
   // How many of the keys 0, ..., visible - 1 are kept.
   int64_t kept_among(int64_t head, int64_t visible) const {
@@ -89,7 +91,8 @@ struct ForwardScratch {
 template <class T>
 class ForwardBlock {
  public:
-  ForwardBlock(const regmax_attention& call, const PackedKeys<T>& keys, const QueryBlock& block, ForwardScratch<T>& s)
+  ForwardBlock(const regmax_attention& call, const PackedKeys<T>& keys, const QueryBlock& block,
+               ForwardScratch<T>& s)
       : call_(call), keys_(keys), block_(block), s_(s), kv_head_(block.head / call.groups) {}
 
   bool run(regmax_weights_block& weights, T* out) {
@@ -98,8 +101,8 @@ class ForwardBlock {
     return true;
   }
 
-  // Whether the backward pass had better compute these weights again than read them: there are many, and they are
-  // cheap.
+  // Whether the backward pass had better compute these weights again than read them: there are many, and they
+  // are cheap.
   bool better_recomputed(const regmax_weights_block& weights) const {
     return is_dense(call_, block_, weights.size) && 4 * general_rows_ < block_.rows;
   }
@@ -118,7 +121,8 @@ class ForwardBlock {
     return call_.mask + (call_.mask_slices[block_.head] * call_.mask_rows + i) * call_.keys;
   }
 
-  // How many packed keys a query needs: those that it sees, or with a mask of its own up to the last one kept.
+  // How many packed keys a query needs: those that it sees, or with a mask of its own up to the last one
+  // kept.
   int64_t row_length(int64_t i) const {
     int64_t length = visible_keys(call_, i);
     if (!row_masks()) return keys_.kept_among(kv_head_, length);
@@ -138,8 +142,8 @@ class ForwardBlock {
     // Maxima come with the products, as far as all rows reach and nothing is changed behind.
     const int64_t whole = call_.bias || row_masks() ? 0 : shortest / panel_width<T>;
     for (int64_t p = 0; p < panels_of<T>(longest); ++p) {
-      multiply_panel(s_.queries, tiled, call_.e, keys_.panel(kv_head_, p), s_.scores + p * panel_width<T>, stride_,
-                     p < whole ? s_.maxima : nullptr);
+      multiply_panel(s_.queries, tiled, call_.e, keys_.panel(kv_head_, p), s_.scores + p * panel_width<T>,
+                     stride_, p < whole ? s_.maxima : nullptr);
     }
     done_ = whole * panel_width<T>;
   }
@@ -226,8 +230,8 @@ class ForwardBlock {
   int64_t length_[64] = {};
 };
 
-// Where `weights` is nullptr nobody wants them: a block's are freed when its output is written. So are those of dense
-// blocks that the backward pass computes again.
+// Where `weights` is nullptr nobody wants them: a block's are freed when its output is written. So are those
+// of dense blocks that the backward pass computes again.
 template <class T>
 int32_t attention_forward(const regmax_attention& call, T* out, regmax_weights* weights) {
   const int64_t blocks = call.heads * blocks_per_head<T>(call);
@@ -241,7 +245,8 @@ int32_t attention_forward(const regmax_attention& call, T* out, regmax_weights* 
   PackedKeys<T> keys(call);
   if (!keys) return REGMAX_OUT_OF_MEMORY;
   run_jobs(
-      kv_heads(call), call.threads, [](void* k, int64_t head) { static_cast<PackedKeys<T>*>(k)->pack(head); }, &keys);
+      kv_heads(call), call.threads, [](void* k, int64_t head) { static_cast<PackedKeys<T>*>(k)->pack(head); },
+      &keys);
   return run_with_scratch<ForwardScratch<T>>(call, blocks, [&](int64_t job, ForwardScratch<T>& scratch) {
     const QueryBlock block = query_block<T>(call, job);
     ForwardBlock<T> forward(call, keys, block, scratch);

@@ -1,4 +1,5 @@
-// The products of attention: small dense tiles held in registers, and sums over the few nonzero weights of a row.
+// The products of attention: small dense tiles held in registers, and sums over the few nonzero weights of a
+// row.
 //
 // One kind of tile serves all: c = a b, where a is read number by number at any strides (so that it may be
 // transposed) and b vector by vector. Head dimensions are multiples of 16: every vector is whole.
@@ -14,10 +15,14 @@ namespace regmax::REGMAX_ISA {
 // a b + c, rounded once where the machine can: nothing cancels here, and it is twice as fast.
 #if defined(__AVX512F__)
 inline Vec<float> multiply_add(Vec<float> a, Vec<float> b, Vec<float> c) { return _mm512_fmadd_ps(a, b, c); }
-inline Vec<double> multiply_add(Vec<double> a, Vec<double> b, Vec<double> c) { return _mm512_fmadd_pd(a, b, c); }
+inline Vec<double> multiply_add(Vec<double> a, Vec<double> b, Vec<double> c) {
+  return _mm512_fmadd_pd(a, b, c);
+}
 #elif defined(__FMA__)
 inline Vec<float> multiply_add(Vec<float> a, Vec<float> b, Vec<float> c) { return _mm256_fmadd_ps(a, b, c); }
-inline Vec<double> multiply_add(Vec<double> a, Vec<double> b, Vec<double> c) { return _mm256_fmadd_pd(a, b, c); }
+inline Vec<double> multiply_add(Vec<double> a, Vec<double> b, Vec<double> c) {
+  return _mm256_fmadd_pd(a, b, c);
+}
 #else
 template <class V>
 inline V multiply_add(V a, V b, V c) {
@@ -78,7 +83,8 @@ struct Tile {
 
 // c (+)= a b for one tile; c and b have rows of whole vectors.
 template <class T, int rows, int vectors>
-inline void multiply_tile(Strided<T> a, const T* b, int64_t b_row, int64_t depth, T* c, int64_t c_row, bool add) {
+inline void multiply_tile(Strided<T> a, const T* b, int64_t b_row, int64_t depth, T* c, int64_t c_row,
+                          bool add) {
   Tile<T, rows, vectors> tile;
   if (add) {
     tile.load_from(c, c_row);
@@ -109,7 +115,8 @@ inline void multiply(Strided<T> a, const T* b, int64_t rows, int64_t depth, int6
     multiply_strip<T, 1>({a.at + r * a.row, a.row, a.column}, b, width, depth, c + r * width, add);
 }
 
-// Rows to be multiplied from the right by their transpose, in panels: [panel][number of the row][row in the panel].
+// Rows to be multiplied from the right by their transpose, in panels: [panel][number of the row][row in the
+// panel].
 template <class T>
 constexpr int64_t panel_width = score_vectors * lanes<T>;
 
@@ -138,10 +145,11 @@ inline void pack_panels(const T* x, const int32_t* index, int64_t n, int64_t wid
   }
 }
 
-// One panel of products: c[r][j] = <a_r, row j of the panel>, for `rows` rows, a multiple of score_rows. Where maxima
-// is not nullptr, it keeps the largest products of every row by lane.
+// One panel of products: c[r][j] = <a_r, row j of the panel>, for `rows` rows, a multiple of score_rows.
+// Where maxima is not nullptr, it keeps the largest products of every row by lane.
 template <class T>
-inline void multiply_panel(const T* a, int64_t rows, int64_t width, const T* panel, T* c, int64_t c_row, T* maxima) {
+inline void multiply_panel(const T* a, int64_t rows, int64_t width, const T* panel, T* c, int64_t c_row,
+                           T* maxima) {
   for (int64_t r = 0; r < rows; r += score_rows) {
     Tile<T, score_rows, score_vectors> tile;
     tile.clear();
@@ -186,7 +194,8 @@ inline T inner_product(const T* a, const T* b, int64_t width) {
 template <class T>
 inline void add_multiple(T factor, const T* x, int64_t width, T* y) {
   const Vec<T> factors = splat(factor);
-  for (int64_t i = 0; i < width; i += lanes<T>) store<T>(y + i, multiply_add(factors, load(x + i), load(y + i)));
+  for (int64_t i = 0; i < width; i += lanes<T>)
+    store<T>(y + i, multiply_add(factors, load(x + i), load(y + i)));
 }
 
 // out = sum_k weights[k] x[columns[k]], the sum in registers.
@@ -203,7 +212,8 @@ inline void sum_rows_tile(const T* weights, const int32_t* columns, int64_t coun
 }
 
 template <class T>
-inline void sum_rows(const T* weights, const int32_t* columns, int64_t count, const T* x, int64_t width, T* out) {
+inline void sum_rows(const T* weights, const int32_t* columns, int64_t count, const T* x, int64_t width,
+                     T* out) {
   int64_t e = 0;
   for (; e + 4 * lanes<T> <= width; e += 4 * lanes<T>) {
     sum_rows_tile<T, 4>(weights, columns, count, x + e, width, out + e);

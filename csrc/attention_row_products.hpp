@@ -21,10 +21,12 @@ struct WeightRow {
   const uint8_t* joined;  // nullptr for mappings without chains
   int64_t count;
 
-  // One group has all the weight, whatever the scores: J is zero. (sqpnormmax knows no groups but single weights.)
+  // One group has all the weight, whatever the scores: J is zero. (sqpnormmax knows no groups but single
+  // weights.)
   bool is_one_group(int32_t kernel) const {
     if (count == 0) return true;
-    if (kernel == REGMAX_SPARSEMAX || kernel == REGMAX_SQPNORMMAX) return count == 1 && values[0] == values[0];
+    if (kernel == REGMAX_SPARSEMAX || kernel == REGMAX_SQPNORMMAX)
+      return count == 1 && values[0] == values[0];
     if (values[0] != values[count - 1]) return false;
     if (joined) return !std::memchr(joined + 1, 0, static_cast<std::size_t>(count - 1));
     for (int64_t k = 1; k < count; ++k) {
@@ -80,8 +82,8 @@ class RowProduct {
     for (int64_t k = 0; k < count; ++k) v[k] = static_cast<T>(scale_) * (v[k] - mean);
   }
 
-  // For p = 1.5 and s = sum y^1.5, J's M is 2 s^(-1/3) [ diag(y^(1/2)) - y y^T / (2 s) ] (jacobians.hpp); y sums to
-  // one.
+  // For p = 1.5 and s = sum y^1.5, J's M is 2 s^(-1/3) [ diag(y^(1/2)) - y y^T / (2 s) ] (jacobians.hpp); y
+  // sums to one.
   void multiply_by_sqpnorm(const T* y, T* v, int64_t count) const {
     RowSums sums = sum_products(y, v, count);
     const double s = sums.of[0], along = sums.of[1], roots = sums.of[2], rooted = sums.of[3], half = 0.5 / s;
@@ -105,7 +107,8 @@ class RowProduct {
       Vec<T> sums[4] = {};
       for (int64_t k = begin; k < end; k += lanes<T>) {
         const int some = static_cast<int>(end - k < lanes<T> ? end - k : lanes<T>);
-        const Vec<T> weight = load_part(y + k, some), direction = load_part(v + k, some), root = square_root(weight);
+        const Vec<T> weight = load_part(y + k, some), direction = load_part(v + k, some),
+                     root = square_root(weight);
         sums[0] = multiply_add(weight, root, sums[0]);
         sums[1] = multiply_add(weight, direction, sums[1]);
         sums[2] += root;
@@ -116,7 +119,9 @@ class RowProduct {
     return total;
   }
 
-  static Vec<T> load_part(const T* p, int some) { return some < lanes<T> ? load_some(p, some, T(0)) : load(p); }
+  static Vec<T> load_part(const T* p, int some) {
+    return some < lanes<T> ? load_some(p, some, T(0)) : load(p);
+  }
 
   int32_t kernel_;
   double theta_, scale_;

@@ -1,4 +1,5 @@
-// From rows of scores straight to compressed rows of weights, one row per SIMD lane (lockstep.hpp has the bounds).
+// From rows of scores straight to compressed rows of weights, one row per SIMD lane (lockstep.hpp has the
+// bounds).
 #pragma once
 
 #include <cmath>
@@ -45,7 +46,8 @@ class RowMapper {
   // How many rows so far went the longest way.
   int64_t general_rows() const { return general_rows_; }
 
-  // Maps the rows of a group; maxima holds the largest scores of each by lane. False where memory is exhausted.
+  // Maps the rows of a group; maxima holds the largest scores of each by lane. False where memory is
+  // exhausted.
   bool run(const ScoreRow<T>* row, int count, const T* maxima, RowWriter<T>& writer) {
     uint32_t left = all_lanes<T>;
     if (suits_) {
@@ -54,7 +56,8 @@ class RowMapper {
       left |= solve();
     }
     for (int r = 0; r < count; ++r) {
-      if (!(left >> r & 1 ? write_alone(row[r], top_of(maxima + r * lanes<T>), writer) : write(row[r], r, writer)))
+      if (!(left >> r & 1 ? write_alone(row[r], top_of(maxima + r * lanes<T>), writer)
+                          : write(row[r], r, writer)))
         return false;
     }
     return true;
@@ -136,7 +139,8 @@ class RowMapper {
     }
     for (; i < row.length && found <= max_candidates; i += lanes<T>) {
       const int64_t some = row.length - i;
-      const Vec<T> x = some < lanes<T> ? load_some(row.x + i, static_cast<int>(some), nothing<T>) : load(row.x + i);
+      const Vec<T> x =
+          some < lanes<T> ? load_some(row.x + i, static_cast<int>(some), nothing<T>) : load(row.x + i);
       found = take(row.x, i, bits(not_at_most(x, bound)), r, found);
     }
     return found;
@@ -151,8 +155,8 @@ class RowMapper {
     return found;
   }
 
-  // Which candidates are neighbours, and which have a lower one. False where that one is -inf: it is deleted, and the
-  // neighbour is who stands behind it.
+  // Which candidates are neighbours, and which have a lower one. False where that one is -inf: it is deleted,
+  // and the neighbour is who stands behind it.
   bool find_runs(const ScoreRow<T>& row, int r, int found) {
     constexpr T lowest = std::numeric_limits<T>::lowest();
     Int<T> adjacent = 0, left_edge = 0, right_edge = 0;
@@ -211,7 +215,8 @@ class RowMapper {
   // Any row, with as many candidates as there may be.
   bool write_alone(const ScoreRow<T>& row, T top, RowWriter<T>& writer) {
     if (!writer.begin(row.length)) return false;
-    if (!FlatRow<T>(row.x, row.length, top, row.columns).write(kernel_, theta_, writer)) write_generally(row, writer);
+    if (!FlatRow<T>(row.x, row.length, top, row.columns).write(kernel_, theta_, writer))
+      write_generally(row, writer);
     writer.end();
     return true;
   }

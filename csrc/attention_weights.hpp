@@ -1,4 +1,5 @@
-// Attention weights as they come out of the forward pass: compressed rows, in blocks that are filled in any order.
+// Attention weights as they come out of the forward pass: compressed rows, in blocks that are filled in any
+// order.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +31,8 @@ class RowWriter {
     ++block_.size;
   }
 
-  // The same for some lanes of a vector of weights, which stand at place `first` on of a row with those columns.
-  // Equal weights here are those of one group.
+  // The same for some lanes of a vector of weights, which stand at place `first` on of a row with those
+  // columns. Equal weights here are those of one group.
   void append(Vec<T> y, uint32_t chosen, int64_t first, const int32_t* columns) {
     store<T>(static_cast<T*>(block_.values) + block_.size, compress(chosen, y));
     const int count = __builtin_popcount(chosen);
@@ -56,7 +57,8 @@ class RowWriter {
       if (!columns) {
         IntVec<T> places;
         for (int k = 0; k < lanes<T>; ++k) places[k] = static_cast<int32_t>(first) + k;
-        const Vec<T> packed = compress(chosen, (Vec<T>)places);  // the bits of integers, which compress only moves
+        const Vec<T> packed =
+            compress(chosen, (Vec<T>)places);  // the bits of integers, which compress only moves
         std::memcpy(out, &packed, sizeof packed);
         return;
       }
@@ -69,7 +71,8 @@ class RowWriter {
 
   bool grow(int64_t needed) {
     const int64_t capacity = needed > 2 * block_.capacity ? needed : 2 * block_.capacity;
-    if (!resize(block_.columns, capacity * 4) || !resize(block_.values, capacity * static_cast<int64_t>(sizeof(T))) ||
+    if (!resize(block_.columns, capacity * 4) ||
+        !resize(block_.values, capacity * static_cast<int64_t>(sizeof(T))) ||
         (chained_ && !resize(block_.joined, capacity))) {
       return false;
     }
@@ -93,11 +96,14 @@ inline void free_block(regmax_weights_block& block) {
 }
 
 // Whether a row keeps its first keys and no others, flat rows being of that kind: then it needs no gathering.
-inline bool is_prefix(const int32_t* columns, int64_t count) { return count > 0 && columns[count - 1] == count - 1; }
+inline bool is_prefix(const int32_t* columns, int64_t count) {
+  return count > 0 && columns[count - 1] == count - 1;
+}
 
 // The part of a row at columns from begin to end, with its zeros.
 template <class T>
-inline void spread(const T* values, const int32_t* columns, int64_t count, int64_t begin, int64_t end, T* line) {
+inline void spread(const T* values, const int32_t* columns, int64_t count, int64_t begin, int64_t end,
+                   T* line) {
   if (is_prefix(columns, count)) {
     const int64_t last = count < end ? count : end, done = last > begin ? last - begin : 0;
     std::memcpy(line, values + begin, static_cast<std::size_t>(done) * sizeof(T));
@@ -114,7 +120,8 @@ inline void spread(const T* values, const int32_t* columns, int64_t count, int64
 // (splitmix64, two rounds of its finaliser).
 class Dropout {
  public:
-  Dropout(double p, uint64_t seed) : bound_(static_cast<uint64_t>(p * 9007199254740992.0)), seed_(seed), p_(p) {}
+  Dropout(double p, uint64_t seed)
+      : bound_(static_cast<uint64_t>(p * 9007199254740992.0)), seed_(seed), p_(p) {}
 
   bool active() const { return p_ > 0; }
 

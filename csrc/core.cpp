@@ -1,5 +1,6 @@
 // Every kernel for one instruction set: built once per set, with REGMAX_ISA its name, from the same source.
-// All that is defined here lives in the namespace of that name, so that nothing of it is merged with another set's.
+// All that is defined here lives in the namespace of that name, so that nothing of it is merged with another
+// set's.
 #include "attention_backward.hpp"
 #include "attention_forward.hpp"
 #include "rows.hpp"

@@ -40,35 +40,39 @@ enum regmax_kernel {
 enum regmax_status { REGMAX_OK = 0, REGMAX_OUT_OF_MEMORY = 1, REGMAX_BAD_ARGUMENT = 2 };
 
 /* y = the mapping of every row of x. y must not overlap x. threads <= 0 means 1. */
-int32_t regmax_argmax_f32(int32_t kernel, const float* x, float* y, uint64_t* support, uint64_t* joined, int64_t n,
-                          int64_t d, const uint8_t* mask, int64_t mask_rows, int64_t mask_repeat, double theta,
-                          const double* thetas, int32_t threads);
-int32_t regmax_argmax_f64(int32_t kernel, const double* x, double* y, uint64_t* support, uint64_t* joined, int64_t n,
-                          int64_t d, const uint8_t* mask, int64_t mask_rows, int64_t mask_repeat, double theta,
-                          const double* thetas, int32_t threads);
+int32_t regmax_argmax_f32(int32_t kernel, const float* x, float* y, uint64_t* support, uint64_t* joined,
+                          int64_t n, int64_t d, const uint8_t* mask, int64_t mask_rows, int64_t mask_repeat,
+                          double theta, const double* thetas, int32_t threads);
+int32_t regmax_argmax_f64(int32_t kernel, const double* x, double* y, uint64_t* support, uint64_t* joined,
+                          int64_t n, int64_t d, const uint8_t* mask, int64_t mask_rows, int64_t mask_repeat,
+                          double theta, const double* thetas, int32_t threads);
 
 /* out = J v for every row, J the (symmetric) Jacobian of the mapping at the scores that gave y. */
-int32_t regmax_jacobian_product_f32(int32_t kernel, const float* y, const uint64_t* support, const uint64_t* joined,
-                                    const float* v, float* out, int64_t n, int64_t d, const uint8_t* mask,
-                                    int64_t mask_rows, int64_t mask_repeat, double theta, const double* thetas,
-                                    int32_t threads);
-int32_t regmax_jacobian_product_f64(int32_t kernel, const double* y, const uint64_t* support, const uint64_t* joined,
-                                    const double* v, double* out, int64_t n, int64_t d, const uint8_t* mask,
-                                    int64_t mask_rows, int64_t mask_repeat, double theta, const double* thetas,
-                                    int32_t threads);
+int32_t regmax_jacobian_product_f32(int32_t kernel, const float* y, const uint64_t* support,
+                                    const uint64_t* joined, const float* v, float* out, int64_t n, int64_t d,
+                                    const uint8_t* mask, int64_t mask_rows, int64_t mask_repeat, double theta,
+                                    const double* thetas, int32_t threads);
+int32_t regmax_jacobian_product_f64(int32_t kernel, const double* y, const uint64_t* support,
+                                    const uint64_t* joined, const double* v, double* out, int64_t n,
+                                    int64_t d, const uint8_t* mask, int64_t mask_rows, int64_t mask_repeat,
+                                    double theta, const double* thetas, int32_t threads);
 
-/* z = argmin 1/2 |z - x|^2 + sum_k weights_k |z|_(k), |z| sorted decreasing; weights: d numbers, nonincreasing, >= 0.
+/* z = argmin 1/2 |z - x|^2 + sum_k weights_k |z|_(k), |z| sorted decreasing; weights: d numbers,
+ * nonincreasing, >= 0.
  */
-int32_t regmax_prox_owl_f32(const float* x, float* z, int64_t n, int64_t d, const double* weights, int32_t threads);
-int32_t regmax_prox_owl_f64(const double* x, double* z, int64_t n, int64_t d, const double* weights, int32_t threads);
+int32_t regmax_prox_owl_f32(const float* x, float* z, int64_t n, int64_t d, const double* weights,
+                            int32_t threads);
+int32_t regmax_prox_owl_f64(const double* x, double* z, int64_t n, int64_t d, const double* weights,
+                            int32_t threads);
 
 /* Attention, out = Pi(scale q k^T + bias) v, for `heads` heads of `queries` x `keys` scores.
  *
- * q: heads x queries x e; k, v: (heads / groups) x keys x e and e_v, `groups` consecutive heads of queries sharing
- * one; e and e_v are multiples of 16. Everything is contiguous. mask: NULL, or bytes, 1 = keep: slices of mask_rows x
- * keys, head h reading slice mask_slices[h]; mask_rows is 1 (all queries alike; then heads that share keys must share
- * the slice) or queries. bias: NULL, or numbers, added to the scores, laid out like a mask. is_causal: query i sees
- * the keys 0, ..., i only. dropout: weight (i, j) of head h is dropped or not by a hash of the seed and its place.
+ * q: heads x queries x e; k, v: (heads / groups) x keys x e and e_v, `groups` consecutive heads of queries
+ * sharing one; e and e_v are multiples of 16. Everything is contiguous. mask: NULL, or bytes, 1 = keep:
+ * slices of mask_rows x keys, head h reading slice mask_slices[h]; mask_rows is 1 (all queries alike; then
+ * heads that share keys must share the slice) or queries. bias: NULL, or numbers, added to the scores, laid
+ * out like a mask. is_causal: query i sees the keys 0, ..., i only. dropout: weight (i, j) of head h is
+ * dropped or not by a hash of the seed and its place.
  */
 typedef struct regmax_attention {
   int32_t kernel; /* REGMAX_SPARSEMAX, ..., REGMAX_SQPNORMMAX */
@@ -91,25 +95,27 @@ typedef struct regmax_attention {
 /* The nonzero weights of a forward pass, before dropout. */
 typedef struct regmax_weights regmax_weights;
 
-/* Writes out, and unless `weights` is NULL gives the weights to be taken: regmax_attention_take must follow. */
+/* Writes out, and unless `weights` is NULL gives the weights to be taken: regmax_attention_take must follow.
+ */
 int32_t regmax_attention_forward_f32(const regmax_attention* call, float* out, regmax_weights** weights);
 int32_t regmax_attention_forward_f64(const regmax_attention* call, double* out, regmax_weights** weights);
 
 /* How many weights there are. */
 int64_t regmax_attention_size(const regmax_weights* weights);
 
-/* Copies them as compressed rows, and frees them: heads * queries + 1 starts; columns, values and joined (fusedmax
- * alone) of that size. Where starts is NULL it frees only. */
-void regmax_attention_take(regmax_weights* weights, int64_t* starts, int32_t* columns, void* values, uint8_t* joined);
+/* Copies them as compressed rows, and frees them: heads * queries + 1 starts; columns, values and joined
+ * (fusedmax alone) of that size. Where starts is NULL it frees only. */
+void regmax_attention_take(regmax_weights* weights, int64_t* starts, int32_t* columns, void* values,
+                           uint8_t* joined);
 
-/* From the weights and the gradient of out: the gradients of q, k and v. scores_grad is scratch, one number per
- * weight. */
-int32_t regmax_attention_backward_f32(const regmax_attention* call, const int64_t* starts, const int32_t* columns,
-                                      const float* values, const uint8_t* joined, const float* out_grad,
-                                      float* q_grad, float* k_grad, float* v_grad);
-int32_t regmax_attention_backward_f64(const regmax_attention* call, const int64_t* starts, const int32_t* columns,
-                                      const double* values, const uint8_t* joined, const double* out_grad,
-                                      double* q_grad, double* k_grad, double* v_grad);
+/* From the weights and the gradient of out: the gradients of q, k and v. scores_grad is scratch, one number
+ * per weight. */
+int32_t regmax_attention_backward_f32(const regmax_attention* call, const int64_t* starts,
+                                      const int32_t* columns, const float* values, const uint8_t* joined,
+                                      const float* out_grad, float* q_grad, float* k_grad, float* v_grad);
+int32_t regmax_attention_backward_f64(const regmax_attention* call, const int64_t* starts,
+                                      const int32_t* columns, const double* values, const uint8_t* joined,
+                                      const double* out_grad, double* q_grad, double* k_grad, double* v_grad);
 
 /* The instruction set that runs on this machine: "avx512", "avx2" or "baseline". */
 const char* regmax_instruction_set(void);

@@ -40,10 +40,13 @@ def forward_faults(batch: Batch, y: Array) -> list[str]:
         return faults
     # Only differences to the maximum matter; all that can have weight lie within 1 + O(lam) of it.
     x = np.where(alive, x - np.max(x, axis=1, keepdims=True, where=alive, initial=-np.inf), 0)[live]
-    size = 1 + batch.parameters.get("lam", 0)
+    lam = batch.parameters.get("lam", 0)
+    # Half an ulp of every weight, which sum to one, times the steepest slope of the penalty: OSCAR's grows with d.
+    steepest = lam * x.shape[1] if batch.kernel == "oscarmax" else lam
+    rounding = 1e-6 * (1 + lam) + np.finfo(np.float32).eps * steepest
     y = weights[live] / weights[live].sum(axis=1, keepdims=True)
     excess = certificates.gap(batch.kernel, x, y, alive[live], **batch.parameters)
-    if np.any(np.abs(excess) > 1e-6 * size):
+    if np.any(np.abs(excess) > rounding):
         faults.append(f"a duality gap of {np.abs(excess).max():.1e}")
     return faults
 
