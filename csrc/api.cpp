@@ -11,6 +11,7 @@
 #pragma GCC visibility pop
 
 #include "calls.hpp"
+#include "threads.hpp"
 
 namespace regmax {
 
@@ -249,4 +250,8 @@ int32_t regmax_use_instruction_set(const char* name) {
   return REGMAX_BAD_ARGUMENT;
 }
 
-int32_t regmax_abi_version(void) { return 1; }
+void regmax_borrow_threads(void (*gomp_parallel)(void (*)(void*), void*, unsigned, unsigned)) {
+  borrow_threads(gomp_parallel);
+}
+
+int32_t regmax_abi_version(void) { return 2; }

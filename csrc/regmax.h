@@ -123,6 +123,12 @@ const char* regmax_instruction_set(void);
 /* Choose it by name, for tests and benchmarks; REGMAX_BAD_ARGUMENT where this machine or build has it not. */
 int32_t regmax_use_instruction_set(const char* name);
 
+/* Take threads from a host program's OpenMP, whose GOMP_parallel this is, rather than from a pool of one's
+ * own, or with NULL from that pool again. A forked child, in which OpenMP's threads are gone, goes back to a
+ * pool by itself. */
+void regmax_borrow_threads(void (*gomp_parallel)(void (*work)(void*), void* context, unsigned threads,
+                                                 unsigned flags));
+
 /* The interface's version: native.py refuses a library that speaks another. */
 int32_t regmax_abi_version(void);
 

@@ -27,6 +27,13 @@ struct Work {
   }
 };
 
+// Threads that the host program already has, as OpenMP's runtime lends them, or nullptr. Two pools in one
+// process disturb each other: OpenMP's threads spin for a while after their work, on the cores that ours
+// would need.
+std::atomic<ForkJoin> lender{nullptr};
+
+void take_part(void* work) { static_cast<Work*>(work)->take_part(); }
+
 // Workers sleep until there is work. They are detached and the pool is never destroyed, so that the end of
 // the process, at which other threads may still be calling, needs no order.
 class Pool {
@@ -85,19 +92,24 @@ class Pool {
 
 std::atomic<Pool*> pool{nullptr};
 
-// A forked child has no workers, and the locks may be in any state: it starts a pool of its own.
-void forget_pool() { pool.store(nullptr, std::memory_order_relaxed); }
+// A forked child has no workers, its own or lent, and the locks may be in any state: it starts a pool of its
+// own.
+void forget_threads() {
+  lender.store(nullptr, std::memory_order_relaxed);
+  pool.store(nullptr, std::memory_order_relaxed);
+}
+
+void watch_forks() {
+#if defined(__unix__) || defined(__APPLE__)
+  static const int registered = pthread_atfork(nullptr, nullptr, forget_threads);
+  (void)registered;
+#endif
+}
 
 Pool* the_pool() {
   Pool* found = pool.load(std::memory_order_acquire);
   if (found) return found;
-  static const bool registered = [] {
-#if defined(__unix__) || defined(__APPLE__)
-    pthread_atfork(nullptr, nullptr, forget_pool);
-#endif
-    return true;
-  }();
-  (void)registered;
+  watch_forks();
   Pool* fresh = new (std::nothrow) Pool;
   if (fresh && !pool.compare_exchange_strong(found, fresh)) {
     delete fresh;
@@ -119,8 +131,15 @@ thread_local Scratch scratch;
 void run_jobs(int64_t jobs, int32_t threads, void (*job)(void*, int64_t), void* context) {
   Work work{job, context, jobs};
   const int64_t useful = jobs < threads ? jobs : threads;
+  const ForkJoin lent = lender.load(std::memory_order_relaxed);
+  if (lent && useful > 1) return lent(take_part, &work, static_cast<unsigned>(useful), 0);
   Pool* workers = useful > 1 ? the_pool() : nullptr;
   if (!workers || !workers->try_run(work, static_cast<int32_t>(useful - 1))) work.take_part();
+}
+
+void borrow_threads(ForkJoin from) {
+  watch_forks();
+  lender.store(from, std::memory_order_relaxed);
 }
 
 void* thread_scratch(std::size_t bytes) {

@@ -10,6 +10,13 @@ namespace regmax {
 // A job must not depend on which thread runs it, and must not throw.
 void run_jobs(int64_t jobs, int32_t threads, void (*job)(void* context, int64_t i), void* context);
 
+// Runs work(context) on so many threads at once, the caller among them, and returns when all are done: the
+// signature of GOMP_parallel, which GNU's and LLVM's OpenMP both have. `flags` is 0.
+using ForkJoin = void (*)(void (*work)(void*), void* context, unsigned threads, unsigned flags);
+
+// From now on run_jobs has its threads from there; nullptr: from a pool of its own.
+void borrow_threads(ForkJoin from);
+
 // The calling thread's scratch: at least `bytes` bytes, aligned to 64, its content undefined; nullptr where
 // memory is exhausted. The next call on this thread takes it back.
 void* thread_scratch(std::size_t bytes);

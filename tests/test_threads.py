@@ -91,6 +91,21 @@ def test_concurrent_calls_do_not_disturb_each_other(entry: Entry) -> None:
                 assert torch.equal(ours[1], theirs[1])
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads are counted in /proc")
+def test_torch_and_the_core_share_their_threads() -> None:
+    """Two sets of threads would take the cores from each other."""
+    code = """
+import os, torch, regmax
+torch.set_num_threads(2)
+x = torch.randn(4096, 256)
+torch.softmax(x, -1)
+threads = len(os.listdir("/proc/self/task"))
+regmax.fusedmax(x)
+print(len(os.listdir("/proc/self/task")) - threads)
+"""
+    assert run_python(code).strip() == "0"
+
+
 def run_python(code: str) -> str:
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from regmax.kernels import KERNELS
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 CODES = {name: code for code, name in enumerate(KERNELS) if name != "softmax"}
 # The kernels whose groups are runs of neighbours: only they write and read the bits `joined`.
 CHAINED = frozenset({"fusedmax", "prox_tv1d"})
@@ -50,6 +50,7 @@ def _load() -> ctypes.CDLL | None:
         )
     library.regmax_instruction_set.restype = ctypes.c_char_p
     library.regmax_use_instruction_set.argtypes = [ctypes.c_char_p]
+    library.regmax_borrow_threads.argtypes, library.regmax_borrow_threads.restype = [_P], None
     return library
 
 
@@ -88,6 +89,12 @@ def use_instruction_set(name: str) -> None:
     """Choose an instruction set by name, for tests and benchmarks."""
     if _library is None or _library.regmax_use_instruction_set(name.encode()) != 0:
         raise ValueError(f"`use_instruction_set(name)` must name one that this machine has. Got {name!r}.")
+
+
+def borrow_threads(gomp_parallel: int | None) -> None:
+    """Take threads from the OpenMP whose GOMP_parallel is at this address; None: from a pool of the core's own."""
+    if _library is not None:
+        _library.regmax_borrow_threads(gomp_parallel)
 
 
 def function(name: str, types: list[Any], result: Any) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regmax.frontends.checks import check_owl_order, check_owl_weights
-from regmax.frontends.torch import autograd, ops, owl, smooth
+from regmax.frontends.torch import autograd, ops, owl, smooth, threads
 from regmax.frontends.torch.modes import is_plain
 from regmax.frontends.torch.rows import Rows, prepare
 from regmax.kernels import native
@@ -16,6 +16,8 @@ from regmax.regularizers import KernelRegularizer, Oscar, OscarComposition, Regu
 from regmax.regularizers.base import Bounds
 
 _FLOATS = (torch.float32, torch.float64)
+
+threads.share()
 
 
 def mapping(omega: type[KernelRegularizer], theta: Any, x: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
