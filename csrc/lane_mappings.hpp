@@ -69,8 +69,8 @@ inline Threshold<T> lane_threshold(const Vec<T>* x, int count, Vec<T> tau, int r
     const Vec<T> left = total<T>(counts);
     fewer = greater(before, left);
     if (!bits(fewer)) break;
-    tau = select(fewer, (total<T>(sums) - one) / left,
-                 tau);  // the -1 comes last: small scores keep their digits
+    // The -1 comes last: next to it, small scores would lose their digits.
+    tau = select(fewer, (total<T>(sums) - one) / left, tau);
     before = left;
   }
   return {tau, bits(fewer)};
@@ -99,7 +99,7 @@ inline uint32_t lane_sparsemax(const Vec<T>* x, int count, Vec<T>* y) {
 }
 
 // A chain's taut string. Total variation's dual u_k, one per edge, is bounded by a capacity c_k: lam between
-// neighbours, 0 where two candidates are not neighbours (their outer edges pull with all of lam: pull_runs).
+// neighbours, 0 where two candidates are not neighbours (there lane_fusedmax lets lam pull in full).
 // From a knot a with dual u_a, a group (a, b] can have slopes (sum of x over (a, b] - u_a +- c_b) / (b - a).
 // The string runs straight as long as the largest of the lower slopes stays below the smallest upper one;
 // where it does not, it bends where the bound it hit was attained. a and b are the same for all lanes, and

@@ -2,17 +2,17 @@
 // write it.
 //
 // A lower bound of sparsemax's threshold comes free with the maximum: the maxima by lane are scores of the
-// row, and the threshold of any of its scores bounds that of all from below. What may lie below and still
-// matter:
-//   sparsemax   nothing;
-//   fusedmax    scores down to tau_sparsemax - 4 lam (mappings.hpp);
-//   oscarmax    scores close below tau >= tau_sparsemax + lam, tested afterwards in two steps (isotonic.hpp,
-//   Selection):
-//               with K candidates above the cut b, and L scores above a lower cut c, neither those between
-//               nor those below matter if tau >= b + lam (K + 1 + L) / 2 and tau >= c + lam (L + 1 + d) / 2;
-//   sqpnormmax  the root for the maxima is a guess of its threshold, tested afterwards: the candidates above
-//   a cut decide
-//               the row if their own threshold is not below it.
+// row, and the threshold of any of its scores bounds that of all from below. What may lie below that bound
+// and still matter:
+//
+// - sparsemax: nothing.
+// - fusedmax: scores down to tau_sparsemax - 4 lam (mappings.hpp).
+// - oscarmax: scores close below tau >= tau_sparsemax + lam, tested afterwards in two steps (isotonic.hpp,
+//   Selection). With K candidates above the cut b, and L scores above a lower cut c, neither those between
+//   nor those below matter if tau >= b + lam (K + 1 + L) / 2 and tau >= c + lam (L + 1 + d) / 2.
+// - sqpnormmax: scores above max - 1. In longer rows the root for the maxima is a guess of the threshold,
+//   tested afterwards: the candidates above a cut decide the row if their own threshold is not below it.
+//
 // Rows that are not of this kind -- NaN, many candidates, a guess that failed, strengths beyond what T
 // resolves -- are left to rows.hpp.
 #pragma once
@@ -36,8 +36,7 @@ struct LaneRows {
   uint64_t* support;
   uint64_t* joined;
   int64_t d, words;
-  int64_t
-      length[lanes<T>];  // scores that count, from the front, the others being deleted; 0: the lane is idle
+  int64_t length[lanes<T>];  // scores from the front; those behind are deleted, and 0 is an idle lane
   uint64_t* kept[lanes<T>];  // nullptr, or the bits of where those scores are in the row, to be overwritten
   T theta[lanes<T>];
 };

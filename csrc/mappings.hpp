@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
 #include "isotonic.hpp"
 #include "pnorm.hpp"
@@ -158,15 +157,6 @@ inline int64_t map_row(int32_t kernel, const T* x, int64_t m, double theta, Work
     prox_owl(w.x, m, OscarWeights{theta, m}, IsotonicSpace(w.pooling, m), w.y);
   }
   return m;
-}
-
-// The same for m finite scores in w.x, with a weight in w.y for each of them.
-inline void map_row(int32_t kernel, Workspace& w, int64_t m, double theta) {
-  double* const x = static_cast<double*>(w.packed);
-  std::memcpy(x, w.x, static_cast<std::size_t>(m) * sizeof(double));
-  map_row(kernel, x, m, theta, w);
-  std::memcpy(x, w.y, static_cast<std::size_t>(m) * sizeof(double));
-  spread_row(x, w.chosen, m, w.y);
 }
 
 }  // namespace regmax::REGMAX_ISA

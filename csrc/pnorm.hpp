@@ -70,8 +70,8 @@ inline PowerSums cubic_power_sums(const T* x, int64_t m, T largest) {
 // can cycle.
 template <class Evaluate>
 inline double find_log_largest(int64_t m, double q, double tolerance, const Evaluate& evaluate) {
-  const double slack =
-      1e-6;  // constant scores have their root at the lower end: rounding must not exclude it
+  // Constant scores have their root at the lower end of the bracket: rounding must not exclude it.
+  const double slack = 1e-6;
   double low = -2 / q * std::log(static_cast<double>(m)) - slack, high = 0;
   double u = high, step = HUGE_VAL;
   for (int round = 0; round < 200; ++round) {

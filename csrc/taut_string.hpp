@@ -4,9 +4,8 @@
 // length through that tube has the slopes z. From a knot a with dual u_a, the slopes possible up to b are
 // those between
 //
-//     low = max over k of (S_k - S_a - u_a - lam) / (k - a)   and   high = min over k of (S_k - S_a - u_a +
-//     lam) / (k
-//     - a).
+//     low = max over k of (S_k - S_a - u_a - lam) / (k - a),
+//     high = min over k of (S_k - S_a - u_a + lam) / (k - a).
 //
 // As long as low <= high the string may be straight. When the next lower bound exceeds high, it bends upwards
 // where high was attained, at the tube's upper edge; likewise downwards. Then it starts again from there.
