@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
+# Whose own tests `regmax.compat` must pass.
+PAPERS_CODE := $(VENV)/torchsparseattn-0.2.tar.gz
 CORE := CMakeLists.txt $(wildcard csrc/*)
 # The editable install remembers which folders are packages.
 PACKAGES := $(shell find src -name __init__.py)
@@ -23,7 +25,7 @@ help: ## list the targets
 demo: $(INSTALLED) ## map a sentence's scores with every mapping: a table and a picture
 	regmax demo
 
-test: lint ## all checks, all tests, all doctests
+test: lint $(PAPERS_CODE) ## all checks, all tests, all doctests
 	pytest -q -n 2
 
 lint: $(INSTALLED) ## formatting, lint, types and the direction of imports
@@ -61,6 +63,11 @@ $(INSTALLED): pyproject.toml constraints.txt $(CORE) $(PACKAGES)
 	python -m pip install --quiet -c constraints.txt scikit-build-core cmake ninja
 	python -m pip install --quiet -c constraints.txt --no-build-isolation --editable '.[dev]'
 	python -c 'from regmax.kernels import native; native.available() or exit("regmax: the native core was not built")'
+	touch $@
+
+# pip asks an archive for its name, and this one answers with the help of Cython.
+$(PAPERS_CODE): $(INSTALLED)
+	python -m pip download --quiet --no-deps --no-build-isolation --no-binary torchsparseattn --dest $(@D) torchsparseattn==0.2
 	touch $@
 
 clean: ## remove what was built, but not .venv

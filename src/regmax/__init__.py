@@ -44,6 +44,7 @@ __all__ = [
     "SquaredPNorm",
     "__version__",
     "attention",
+    "compat",
     "duality_gap",
     "fusedmax",
     "groups",
@@ -64,7 +65,7 @@ __all__ = [
 ]
 
 # What needs torch or matplotlib is imported when it is first touched.
-_LAZY_MODULES = ("integrations", "nn", "plots")
+_LAZY_MODULES = ("compat", "integrations", "nn", "plots")
 _LAZY_NAMES = {"attention": "regmax.sparse_attention", "replace_attention": "regmax.nn.replace"}
 
 
