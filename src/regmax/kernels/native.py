@@ -1,4 +1,4 @@
-"""The C++ core (csrc/regmax.h), called through ctypes with raw pointers.
+"""The C++ core (csrc/regmax.h), called with raw pointers.
 
 `ARGMAX`, `JACOBIAN_PRODUCT` and `PROX_OWL` hold the C functions by item size; front ends that care for every
 microsecond call them directly. `argmax`, `jacobian_product` and `prox_owl` are the waist's contract on NumPy arrays.
@@ -8,7 +8,10 @@ import ctypes
 import os
 from collections.abc import Callable
 from importlib import import_module
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,8 +26,6 @@ CHAINED = frozenset({"fusedmax", "prox_tv1d"})
 
 _STATUS = {1: "out of memory", 2: "bad argument"}
 _P, _I, _N, _X = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_double
-_ARGMAX_TYPES = [_I, _P, _P, _P, _P, _N, _N, _P, _N, _N, _X, _P, _I]
-_PRODUCT_TYPES = [_I, _P, _P, _P, _P, _P, _N, _N, _P, _N, _N, _X, _P, _I]
 _PROX_OWL_TYPES = [_P, _P, _N, _N, _P, _I]
 
 
@@ -39,10 +40,7 @@ def _find_library() -> Path | None:
     return None
 
 
-def _load() -> ctypes.CDLL | None:
-    path = _find_library()
-    if path is None:
-        return None
+def _load(path: Path) -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
     if (version := library.regmax_abi_version()) != ABI_VERSION:
         raise ImportError(
@@ -54,7 +52,18 @@ def _load() -> ctypes.CDLL | None:
     return library
 
 
-_library = _load()
+def _load_module(path: Path) -> ModuleType:
+    """The same file as a Python module: what is called for every row of a model, quicker than by ctypes."""
+    spec = spec_from_file_location(
+        "regmax._core", path, loader=ExtensionFileLoader("regmax._core", str(path))
+    )
+    assert spec is not None
+    return module_from_spec(spec)
+
+
+_path = _find_library()
+_library = None if _path is None else _load(_path)
+_module = None if _path is None else _load_module(_path)
 
 
 def by_itemsize(name: str, types: list[Any]) -> dict[int, Callable[..., int]]:
@@ -68,8 +77,14 @@ def by_itemsize(name: str, types: list[Any]) -> dict[int, Callable[..., int]]:
     return functions
 
 
-ARGMAX = by_itemsize("argmax", _ARGMAX_TYPES)
-JACOBIAN_PRODUCT = by_itemsize("jacobian_product", _PRODUCT_TYPES)
+def _quick_by_itemsize(name: str) -> dict[int, Callable[..., int]]:
+    """The same by the Python module: arguments are numbers, pointers as integers, or None."""
+    suffixes = {} if _module is None else {4: "f32", 8: "f64"}
+    return {itemsize: getattr(_module, f"{name}_{suffix}") for itemsize, suffix in suffixes.items()}
+
+
+ARGMAX = _quick_by_itemsize("argmax")
+JACOBIAN_PRODUCT = _quick_by_itemsize("jacobian_product")
 PROX_OWL = by_itemsize("prox_owl", _PROX_OWL_TYPES)
 
 

@@ -29,23 +29,16 @@ def mapping(omega: type[KernelRegularizer], theta: Any, x: Tensor, dim: int, gam
         and omega.kernel in native.CODES
         and native.available()
         and omega.accepts(theta)
-        and _is_direct(x, dim)
-    ):
-        return _plain(x, None, theta or 0.0, omega.kernel)
-    return argmax(omega.made(theta), x, dim, gamma, mask)
-
-
-def _is_direct(x: Tensor, dim: int) -> bool:
-    """Whether the scores are rows for the core as they stand."""
-    return (
-        is_plain(x)
+        and is_plain(x)
         and x.is_cpu
         and x.dtype in _FLOATS
-        and x.ndim > 0
         and type(dim) is int
         and (dim == -1 or dim == x.ndim - 1)
         and x.is_contiguous()
-    )
+        and x.ndim > 0
+    ):
+        return _plain(x, None, theta or 0.0, omega.kernel)
+    return argmax(omega.made(theta), x, dim, gamma, mask)
 
 
 def argmax(omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:

@@ -11,7 +11,7 @@ Three ways in, from cheap to general: a direct call (nothing to differentiate), 
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, is_grad_enabled
 from torch._C._functorch import is_legacy_batchedtensor
 from torch.autograd import Function
 
@@ -48,7 +48,7 @@ def product(
 ) -> Tensor:
     """J v, differentiable as often as one likes."""
     core, batched = has_core(y), is_legacy_batchedtensor(v)  # by `autograd.grad(..., is_grads_batched=True)`
-    if core and not batched and not torch.is_grad_enabled() and is_plain(v):
+    if core and not batched and not is_grad_enabled() and is_plain(v):
         return ops.call_jacobian_product(v, y, bits, keep, *_split(theta), kernel)
     if not core or batched or kernel == "sqpnormmax":
         return tensors.jacobian_product(kernel, y, v, keep, theta)

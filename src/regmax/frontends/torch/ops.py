@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, empty_like, get_num_threads
 
 from regmax.kernels import native
 
@@ -64,7 +64,7 @@ def call_argmax(
     x: Tensor, mask: Tensor | None, thetas: Tensor | None, theta: float, kernel: str, bits: Tensor | None
 ) -> Tensor:
     """Map the rows of a contiguous CPU tensor, and fill `bits` where it is given."""
-    y = torch.empty_like(x)
+    y = empty_like(x)
     d = x.shape[-1]
     keep, mask_rows, mask_repeat = (None, 1, 1) if mask is None else mask_layout(mask, x)
     strengths = None if thetas is None else _thetas(thetas, x)
@@ -82,7 +82,7 @@ def call_argmax(
         mask_repeat,
         theta,
         None if strengths is None else strengths.data_ptr(),
-        torch.get_num_threads(),
+        get_num_threads(),
     )
     if status:
         native.check(status)
@@ -100,7 +100,7 @@ def call_jacobian_product(
 ) -> Tensor:
     """J v for the rows of CPU tensors; `y` and `bits` are contiguous."""
     v = v.contiguous()
-    out = torch.empty_like(y)
+    out = empty_like(y)
     d = y.shape[-1]
     keep, mask_rows, mask_repeat = (None, 1, 1) if mask is None else mask_layout(mask, y)
     strengths = None if thetas is None else _thetas(thetas, y)
@@ -119,7 +119,7 @@ def call_jacobian_product(
         mask_repeat,
         theta,
         None if strengths is None else strengths.data_ptr(),
-        torch.get_num_threads(),
+        get_num_threads(),
     )
     if status:
         native.check(status)
@@ -139,7 +139,7 @@ def argmax(
 def _(
     x: Tensor, mask: Tensor | None, thetas: Tensor | None, theta: float, kernel: str
 ) -> tuple[Tensor, Tensor]:
-    y = torch.empty_like(x, memory_format=torch.contiguous_format)
+    y = empty_like(x, memory_format=torch.contiguous_format)
     return y, x.new_empty(bits_shape(x, kernel), dtype=torch.int64)
 
 
@@ -160,17 +160,17 @@ def jacobian_product(
 
 @jacobian_product.register_fake
 def _(v: Tensor, y: Tensor, *arguments: Any) -> Tensor:
-    return torch.empty_like(y, memory_format=torch.contiguous_format)
+    return empty_like(y, memory_format=torch.contiguous_format)
 
 
 @torch.library.custom_op("regmax::prox_owl", mutates_args=(), device_types="cpu")
 def prox_owl(x: Tensor, weights: Tensor) -> Tensor:
     """The proximal operator of the ordered weighted L1 norm on rows; `weights` in float64."""
     x, weights = x.contiguous(), weights.contiguous()
-    z = torch.empty_like(x)
+    z = empty_like(x)
     d = x.shape[-1]
     rows = x.numel() // d if d else 0
-    threads = torch.get_num_threads()
+    threads = get_num_threads()
     native.check(
         native.PROX_OWL[x.itemsize](x.data_ptr(), z.data_ptr(), rows, d, weights.data_ptr(), threads)
     )
@@ -179,4 +179,4 @@ def prox_owl(x: Tensor, weights: Tensor) -> Tensor:
 
 @prox_owl.register_fake
 def _(x: Tensor, weights: Tensor) -> Tensor:
-    return torch.empty_like(x, memory_format=torch.contiguous_format)
+    return empty_like(x, memory_format=torch.contiguous_format)

@@ -1,7 +1,7 @@
 """One set of threads for torch and the core.
 
-torch computes on OpenMP's threads, which spin for some milliseconds after each operation. A pool of the core's own would
-find the cores taken; the core therefore runs on those same threads.
+torch computes on OpenMP's threads, which spin for some milliseconds after each operation: a pool of the core's own
+would find the cores taken. The core therefore runs on those same threads.
 """
 
 import ctypes
