@@ -333,7 +333,7 @@ def test_sqpnormmax_with_p_two_is_sparsemax() -> None:
 @pytest.mark.parametrize("functions", [native.ARGMAX, native.JACOBIAN_PRODUCT])
 def test_the_core_s_python_functions_refuse_wrong_arguments(functions: dict[int, Callable[..., int]]) -> None:
     for function in functions.values():
-        with pytest.raises(TypeError, match="expected 1[34] arguments, got 2"):
+        with pytest.raises(TypeError, match=r"expected 1[34] arguments, got 2"):
             function(0, None)
         with pytest.raises(TypeError):
             function("sparsemax", *[None] * (12 if functions is native.ARGMAX else 13))
