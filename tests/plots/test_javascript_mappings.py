@@ -15,6 +15,7 @@ from regmax.plots.settings import PARAMETERS
 
 ROWS = 1100
 MAPPINGS_JS = Path(explorer.__file__).with_name("mappings.js")
+ROUNDING = 2.0**-50  # a few units in the last place of a weight near one
 SIZES = (1, 2, 3, 5, 8, 17, 40, 64)
 GENERIC: dict[str, Callable[..., np.ndarray]] = {
     "normal": lambda rng, d, lam: rng.normal(size=d),
@@ -69,10 +70,15 @@ def in_javascript(node: str, rows: list[tuple[Setting, np.ndarray]]) -> list[np.
     return [np.array(y) for y in json.loads(ran.stdout)]
 
 
+def distances(y: np.ndarray, setting: Setting) -> np.ndarray:
+    """How far weights are from zero, and from each other: from their neighbour, or from any of a row of oscarmax."""
+    apart = y[:, None] - y if setting.clustered else np.diff(y)
+    return np.abs(np.concatenate([y, apart.ravel()]))
+
+
 def pattern(y: np.ndarray, setting: Setting) -> np.ndarray:
-    """Which weights are zero, and which are equal: to their neighbour, or anywhere in the row of oscarmax."""
-    equal = y[:, None] == y if setting.clustered else np.diff(y) == 0
-    return np.concatenate([(y == 0).ravel(), equal.ravel()])
+    """Which weights are zero, and which are equal."""
+    return distances(y, setting) == 0
 
 
 @pytest.mark.parametrize("mapping", PARAMETERS)
@@ -87,16 +93,21 @@ def test_generic_rows_agree_with_the_same_zeros_and_ties(node: str, mapping: str
 
 
 @pytest.mark.parametrize("mapping", PARAMETERS)
-def test_adversarial_rows_agree(node: str, mapping: str) -> None:
-    """Zeros and ties may differ in one row of a hundred, and only by what rounding can decide."""
+def test_adversarial_rows_agree_but_for_the_last_bits(node: str, mapping: str) -> None:
+    """Every row: no weight is zero here and more than rounding there, and no two are equal here and apart there.
+
+    On these rows the true weight, or the true difference of two, is exactly zero, and the order of a sum decides
+    whether it stays so: the core and the specification in NumPy leave different last bits, too, in about as many.
+    """
     rows = random_rows(mapping, KINKS)
     differing = 0
     for (setting, x), y in zip(rows, in_javascript(node, rows), strict=True):
         expected = np.nan_to_num(setting(x))
         np.testing.assert_allclose(y, expected, rtol=0, atol=1e-9, err_msg=f"{setting} of {x.tolist()}")
-        if not np.array_equal(pattern(y, setting), pattern(expected, setting)):
-            differing += 1
-            np.testing.assert_allclose(y, expected, rtol=0, atol=1e-13, err_msg=f"{setting} of {x.tolist()}")
+        for one, other in ((y, expected), (expected, y)):
+            same = pattern(one, setting)
+            assert distances(other, setting)[same].max(initial=0) <= ROUNDING, f"{setting} of {x.tolist()}"
+        differing += not np.array_equal(pattern(y, setting), pattern(expected, setting))
     assert differing <= 0.01 * ROWS
 
 
