@@ -22,7 +22,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-demo: $(INSTALLED) ## map a sentence's scores with every mapping: a table and a picture
+demo: $(INSTALLED) ## one sentence under every mapping, then a model trained with each: tables and a report page
 	regmax demo
 
 test: lint $(PAPERS_CODE) ## all checks, all tests, all doctests

@@ -16,8 +16,10 @@ Captured = pytest.CaptureFixture[str]
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def test_demo_prints_every_mapping_and_names_the_picture_last(tmp_path: Path, capsys: Captured) -> None:
-    assert main(["demo", "--out", str(tmp_path / "new" / "folder")]) == 0
+def test_a_quick_demo_prints_every_mapping_and_names_the_picture_last(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    assert main(["demo", "--quick", "--out", str(tmp_path / "new" / "folder")]) == 0
     printed = capsys.readouterr().out
     lines = printed.splitlines()
     path = Path(lines[-1])
@@ -38,22 +40,27 @@ def test_demo_shows_what_it_is_about() -> None:
     assert set(letters) == {"A", "B", "C", " "}
 
 
-def test_demo_fails_where_a_mapping_is_not_optimal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
-    monkeypatch.setattr(regmax, "regularized_argmax", lambda omega, x: np.full(x.shape, 1 / x.size))
-    assert main(["demo", "--out", str(tmp_path)]) == 1
-    assert "is not optimal: its duality gap" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
-
-
 def test_demo_without_matplotlib_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert main(["demo", "--out", str(tmp_path)]) == 1
     assert capsys.readouterr().err == (
-        "regmax demo: the picture needs matplotlib: `pip install 'regmax[plots]'`.\n"
+        "regmax demo: a figure needs matplotlib: `pip install 'regmax[plots]'`.\n"
+    )
+
+
+def test_demo_without_torch_shows_the_sentence_and_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("regmax.experiments")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert main(["demo", "--out", str(tmp_path)]) == 1
+    printed = capsys.readouterr()
+    assert "lighthouse" in printed.out
+    assert printed.err == (
+        "regmax demo: training needs torch: `pip install 'regmax[experiments]'`; `--quick` does without.\n"
     )
 
 
@@ -71,8 +78,8 @@ def test_table_reads_the_same_with_and_without_rich(
         monkeypatch.setitem(sys.modules, "rich.console", None)
     y = np.array([0.375, 0.375, 0.25, 0.0])
     rows = [
-        structure.Row("fusedmax", "lam=0.1", y, 0.0),
-        structure.Row("oscarmax", "lam=0.1", y[[0, 2, 1, 3]], 0.0, clustered=True),
+        structure.Row("fusedmax", "lam=0.1", y),
+        structure.Row("oscarmax", "lam=0.1", y[[0, 2, 1, 3]], clustered=True),
     ]
     terminal.show("abcd", np.array([1.0, 0.9, 0.6, -1.0]), rows)
     lines = capsys.readouterr().out.splitlines()
@@ -83,6 +90,7 @@ def test_table_reads_the_same_with_and_without_rich(
         ["·", "·"],
     ]
     assert lines[8].split() == ["nonzero", "3", "of", "4", "3", "of", "4"]
+    assert lines[9].split() == ["distinct", "2", "2"]
 
 
 def test_a_wrong_command_is_refused_and_the_commands_are_listed(capsys: Captured) -> None:

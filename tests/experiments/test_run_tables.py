@@ -43,34 +43,35 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_table_has_mean_deviation_and_the_best(folder: Path) -> None:
-    scores, attention, speed = tables(find_runs([folder]))
-    assert scores.title == "translation, test.en test.de"
+    scores, attention, alignment, speed = tables(find_runs([folder]))
+    assert scores.title == "translation, test, en to de"
     assert scores.columns == ("BLEU",)
     assert scores.rows == (
         ("softmax", (Cell(35.0, pytest.approx(2**0.5)),)),
         ("fusedmax", (Cell(36.0, pytest.approx(2**0.5), best=True),)),
         ("sqpnormmax", (Cell(33.0, None),)),
     )
-    assert attention.rows[2][1] == (Cell(2.0, None), None)
+    assert attention.rows[2][1] == (Cell(2.0, None),)
+    assert alignment.rows[2][1] == (None,)
     ratios = [cells[-1].mean for _, cells in speed.rows if cells[-1]]
     assert ratios == pytest.approx([1.0, 0.95, 1.0])
 
 
 def test_every_format_shows_the_same_numbers(folder: Path) -> None:
     (scores,) = tables(find_runs([folder]), ["scores"])
-    assert FORMATS["terminal"](scores).splitlines()[3:] == [
+    assert FORMATS["terminal"]([scores]).splitlines()[3:] == [
         "     softmax  35.00 ± 1.41 ",
         "    fusedmax  36.00 ± 1.41*",
         "sq-pnorm-max         33.00 ",
     ]
-    assert FORMATS["markdown"](scores).splitlines()[2:6] == [
+    assert FORMATS["markdown"]([scores]).splitlines()[2:6] == [
         "| attention | BLEU |",
         "|---|---:|",
         "| softmax | 35.00 ± 1.41 |",
         "| fusedmax | **36.00 ± 1.41** |",
     ]
-    assert r"fusedmax & \textbf{36.00 $\pm$ 1.41} \\" in FORMATS["latex"](scores)
-    rows = list(csv.DictReader(io.StringIO(FORMATS["csv"](scores))))
+    assert r"fusedmax & \textbf{36.00 $\pm$ 1.41} \\" in FORMATS["latex"]([scores])
+    rows = list(csv.DictReader(io.StringIO(FORMATS["csv"]([scores]))))
     assert [float(row["mean"]) for row in rows] == [35.0, 36.0, 33.0]
     assert [row["deviation"] for row in rows][2] == ""
 
@@ -84,7 +85,7 @@ def test_tasks_and_test_sets_have_their_own_tables(folder: Path) -> None:
     assert [table.title for table in made] == [
         "entailment, dev",
         "translation, other",
-        "translation, test.en test.de",
+        "translation, test, en to de",
     ]
     assert made[0].columns == ("accuracy",)
 

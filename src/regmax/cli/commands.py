@@ -10,7 +10,7 @@ from regmax.versions import __version__
 
 # Each command is the module of its name in this folder, with a function `run(arguments) -> exit code`.
 COMMANDS = {
-    "demo": "map a sentence's scores with every mapping: a table and a picture",
+    "demo": "one sentence under every mapping, then a model trained with each: tables and a report",
     "plot": "draw the paper's figures, or heat maps of sentences with their scores",
     "explore": "write one HTML file in which attention weights can be explored",
     "train": "train one of the paper's experiments with one mapping, and test it",

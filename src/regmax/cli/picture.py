@@ -1,4 +1,4 @@
-"""Rows of weights as heat maps under the scores they come from."""
+"""One sentence as a picture: its scores as bars, and under them a row of weights for each mapping."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from regmax.cli.errors import CommandError
 from regmax.cli.structure import Row, Weights
-from regmax.plots import attention_heatmap
+from regmax.plots import Setting, attention_heatmap
+from regmax.plots.figures import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,26 +16,17 @@ if TYPE_CHECKING:
 
 def draw(words: Sequence[str], x: Weights, rows: Sequence[Row], path: Path) -> None:
     """Write the scores and every mapping's weights to the PNG file `path`."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise CommandError("the picture needs matplotlib: `pip install 'regmax[plots]'`.") from None
-    figure = Figure(figsize=(0.85 * len(words) + 1.8, 0.5 * len(rows) + 2.2), layout="constrained")
-    scores, *strips = figure.subplots(len(rows) + 1, 1, height_ratios=[1.5, *[1] * len(rows)])
+    figure = new_figure(0.85 * len(words) + 1.8, 0.5 * len(rows) + 1.9)
+    scores, weights = figure.subplots(2, 1, height_ratios=[1, 0.42 * len(rows)])
     _draw_scores(scores, x)
-    largest = max(float(row.y.max()) for row in rows)
-    for strip, row in zip(strips, rows, strict=True):
-        attention_heatmap(
-            row.y[None, :],
-            words,
-            [_label(row)],
-            clustered=row.clustered,
-            annotate=not row.clustered,  # the bullets of clusters stand where the numbers would
-            largest=largest,
-            ax=strip,
-        )
-    for strip in strips[1:]:  # the words stand once, between the scores and the weights
-        strip.set_xticks([])
+    attention_heatmap(
+        np.stack([row.y for row in rows]),
+        words,
+        [Setting.parse(row.setting).label for row in rows],
+        clustered=[row.clustered for row in rows],
+        annotate=True,
+        ax=weights,
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
 
@@ -48,7 +39,3 @@ def _draw_scores(axes: "Axes", x: Weights) -> None:
     axes.set_xticks([])
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
-
-
-def _label(row: Row) -> str:
-    return f"{row.name} {row.parameter}".replace("lam=", "λ = ").replace("p=", "p = ").strip()

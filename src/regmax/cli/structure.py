@@ -15,13 +15,17 @@ Weights = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Row:
-    """A mapping's weights for one sentence, and how far from optimal they are."""
+    """A mapping's weights for one sentence."""
 
     name: str
     parameter: str
     y: Weights
-    gap: float
     clustered: bool = False  # equal weights belong together wherever they are, not only side by side
+
+    @property
+    def setting(self) -> str:
+        """The mapping as a command line names it: `fusedmax,lam=0.1`."""
+        return ",".join(filter(None, (self.name, self.parameter)))
 
 
 def runs(y: Weights) -> list[tuple[int, int]]:

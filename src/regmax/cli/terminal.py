@@ -6,6 +6,8 @@ large it is, so that a fused phrase is one block of one shade.
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from regmax.cli.structure import Row, Weights, brackets, clusters
 
 ZERO = "·"
@@ -53,7 +55,7 @@ def layout(words: Sequence[str], x: Weights, rows: Sequence[Row]) -> list[Line]:
         *body,
         rule,
         _heading("nonzero", "", [f"{(row.y != 0).sum()} of {len(words)}" for row in rows]),
-        _heading("duality gap", "", [f"{row.gap:.1e}" for row in rows]),
+        _heading("distinct", "", [str(np.unique(row.y[row.y != 0]).size) for row in rows]),
         [(LEGEND, None)],
     ]
 

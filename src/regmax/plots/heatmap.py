@@ -4,7 +4,7 @@ Exact zeros are grey. A run of neighbours with exactly equal weight is one recta
 Members of a cluster of oscarmax carry the same bullet. Deleted positions (NaN) are left blank.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,9 @@ class Panel:
     weights: Any
     target_tokens: Sequence[str]
     title: str = ""
-    clustered: bool = False  # mark exactly equal weights of a row by bullets: for oscarmax
+    clustered: bool | Sequence[bool] = (
+        False  # mark exactly equal weights of all rows, or some, by bullets: for oscarmax
+    )
 
 
 def attention_heatmap(
@@ -44,7 +46,7 @@ def attention_heatmap(
     target_tokens: Sequence[str],
     *,
     title: str = "",
-    clustered: bool = False,
+    clustered: bool | Sequence[bool] = False,
     annotate: bool = False,
     largest: float | None = None,
     right_to_left: bool | None = None,
@@ -57,8 +59,9 @@ def attention_heatmap(
         source_tokens: the columns' labels; subword pieces are told by their vocabulary's marks.
         target_tokens: the rows' labels.
         title: stands above.
-        clustered: mark weights that are exactly equal, wherever in their row, by distinct bullets: for oscarmax.
-        annotate: write the numbers, one per run.
+        clustered: mark weights that are exactly equal, wherever in their row, by distinct bullets: for oscarmax; in all
+            rows, or as a list says for each.
+        annotate: write the numbers, one per run, but for weights that have a bullet.
         largest: the weight of the darkest colour; by default the largest there is.
         right_to_left: whether the source runs from right to left; by default as its first letter does.
         ax: axes to draw into, without a scale beside them; by default those of a new figure.
@@ -97,7 +100,7 @@ def attention_panels(
         panels: what to draw; each has its own target tokens, as different models write different sentences.
         source_tokens: the columns' labels.
         columns: how many stand side by side; by default as many as a page bears.
-        annotate: write the numbers, one per run.
+        annotate: write the numbers, one per run, but for weights that have a bullet.
         largest: the weight of the darkest colour; by default the largest there is.
         right_to_left: whether the source runs from right to left; by default as its first letter does.
 
@@ -170,10 +173,11 @@ def _draw(
     if is_right_to_left(source) if right_to_left is None else right_to_left:
         ax.invert_xaxis()
     drawn = _draw_runs(ax, pieces, scale)
-    if panel.clustered:
-        _draw_bullets(ax, panel.weights, scale)
+    bullets = list(_bullets(panel))
+    _draw_bullets(ax, panel.weights, bullets, scale)
     if annotate:
-        _write_weights(ax, pieces, scale)
+        taken = {(row, place) for row, _, places in bullets for place in places}
+        _write_weights(ax, [run for run in pieces if (run.row, run.start) not in taken], scale)
     fonts = fonts_for([*source, *target, panel.title])
     label_columns(ax, source, np.nan_to_num(panel.weights).max(0), fonts)
     label_rows(ax, target, fonts)
@@ -204,19 +208,28 @@ def _rectangle(run: Run) -> list[tuple[float, float]]:
     return [(run.start, top), (run.stop, top), (run.stop, bottom), (run.start, bottom)]
 
 
-def _draw_bullets(ax: "Axes", weights: NDArray[Any], scale: float) -> None:
+def _bullets(panel: Panel) -> Iterator[tuple[int, int, list[int]]]:
+    """The clusters of the rows that have any: the row, the cluster's number in it, and its places."""
+    rows = [panel.clustered] * len(panel.weights) if isinstance(panel.clustered, bool) else panel.clustered
+    for row, (clustered, y) in enumerate(zip(rows, panel.weights, strict=True)):
+        if clustered:
+            yield from ((row, number, places) for number, places in enumerate(clusters(y)))
+
+
+def _draw_bullets(
+    ax: "Axes", weights: NDArray[Any], bullets: list[tuple[int, int, list[int]]], scale: float
+) -> None:
     size = 0.22 * min(ax.get_window_extent().width / weights.shape[1], 30)
-    for row, y in enumerate(weights):
-        for number, places in enumerate(clusters(y)):
-            colour = colours.text_colour(y[places[0]] / scale)
-            style = {
-                "marker": _BULLETS[number // 2 % len(_BULLETS)],
-                "markersize": size,
-                "markeredgecolor": colour,
-                "markerfacecolor": "none" if number % 2 else colour,
-            }
-            heights = np.full(len(places), row + 0.5)
-            ax.plot(np.array(places) + 0.5, heights, linestyle="none", gid=f"cluster {row}.{number}", **style)
+    for row, number, places in bullets:
+        colour = colours.text_colour(weights[row, places[0]] / scale)
+        style = {
+            "marker": _BULLETS[number // 2 % len(_BULLETS)],
+            "markersize": size,
+            "markeredgecolor": colour,
+            "markerfacecolor": "none" if number % 2 else colour,
+        }
+        heights = np.full(len(places), row + 0.5)
+        ax.plot(np.array(places) + 0.5, heights, linestyle="none", gid=f"cluster {row}.{number}", **style)
 
 
 def _write_weights(ax: "Axes", pieces: list[Run], scale: float) -> None:

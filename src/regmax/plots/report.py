@@ -1,9 +1,10 @@
 """A report of several runs as one HTML file: tables, learning curves, speed, and the explorer on the test sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Protocol
 
 from regmax.plots.charts import bar_chart, line_chart
@@ -23,7 +24,11 @@ class TableLike(Protocol):
 
 
 def write_report(
-    folders: Sequence[Path | str], path: Path | str, *, tables: Sequence[TableLike] = ()
+    folders: Sequence[Path | str],
+    path: Path | str,
+    *,
+    tables: Sequence[TableLike] = (),
+    speeds: Mapping[str, float] | None = None,
 ) -> Path:
     """Write the report of finished runs to the file `path`, and return it.
 
@@ -31,13 +36,14 @@ def write_report(
         folders: the runs' folders; their `history.json`, `examples.json` and `config.json` are read.
         path: the HTML file to write.
         tables: what `regmax.experiments.tables.tables` returns for these runs.
+        speeds: training speed as a ratio to softmax by name; by default that of the runs' own epochs.
 
     Returns:
         The path.
     """
     path = Path(path)
     runs = _short_names(read_runs([Path(folder) for folder in folders]))
-    before = "".join(_table(table) for table in tables) + _charts(runs)
+    before = "".join(_table(table) for table in tables) + _charts(runs, speeds or _speeds(runs))
     path.parent.mkdir(parents=True, exist_ok=True)
     page = explorer_page(run_examples(folders), before=f'<section class="report">{before}</section>')
     path.write_text(page, encoding="utf-8")
@@ -72,17 +78,20 @@ def _cell(cell: Any) -> str:
     return f"<td><strong>{text}</strong></td>" if cell.best else f"<td>{text}</td>"
 
 
-def _charts(runs: Sequence[Run]) -> str:
+def _charts(runs: Sequence[Run], speeds: Mapping[str, float]) -> str:
     """Learning curves by epoch, and the speed of training relative to softmax."""
     shown = [name for name in ("train loss", "dev loss", "dev accuracy") if _measured(runs, name)]
     charts = [line_chart(name, _curves(runs, name), x_label="epoch") for name in shown]
+    if len(speeds) > 1:
+        charts.append(bar_chart("training speed relative to softmax (words per second)", speeds))
+    return f'<div class="charts">{"".join(charts)}</div>'
+
+
+def _speeds(runs: Sequence[Run]) -> dict[str, float]:
+    """Words per second of each run, over softmax's; none where softmax was not trained."""
     speed = {run.name: _mean(run, "words per second") for run in runs if run.history}
     softmax = [speed[run.name] for run in runs if run.setting.mapping == "softmax" and run.name in speed]
-    if softmax and len(speed) > 1:
-        base = sum(softmax) / len(softmax)
-        ratios = {name: value / base for name, value in speed.items()}
-        charts.append(bar_chart("training speed relative to softmax (words per second)", ratios))
-    return f'<div class="charts">{"".join(charts)}</div>'
+    return {name: value / fmean(softmax) for name, value in speed.items()} if softmax else {}
 
 
 def _measured(runs: Sequence[Run], name: str) -> bool:
@@ -98,4 +107,4 @@ def _curves(runs: Sequence[Run], name: str) -> dict[str, list[tuple[float, float
 
 
 def _mean(run: Run, name: str) -> float:
-    return sum(record[name] for record in run.history) / len(run.history)
+    return fmean(record[name] for record in run.history)

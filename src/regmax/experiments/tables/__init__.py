@@ -2,5 +2,6 @@
 
 from regmax.experiments.tables.collect import Cell, Table, find_runs, tables
 from regmax.experiments.tables.formats import FORMATS
+from regmax.experiments.tables.views import VIEWS
 
-__all__ = ["FORMATS", "Cell", "Table", "find_runs", "tables"]
+__all__ = ["FORMATS", "VIEWS", "Cell", "Table", "find_runs", "tables"]

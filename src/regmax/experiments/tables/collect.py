@@ -7,13 +7,10 @@ from statistics import fmean, stdev
 from typing import Any
 
 from regmax.experiments.errors import ExperimentError
+from regmax.experiments.tables.views import VIEWS, Row
 from regmax.experiments.training import runs
 from regmax.names import MAPPINGS
 
-VIEWS = ("scores", "attention", "speed")
-_ATTENTION = ("support", "zeros", "segment length", "span length", "clusters", "cluster size", "entropy",
-              "precision", "recall", "mass")  # fmt: skip
-_RATIO = "words per second / softmax"
 # In these columns more is better, and the best is marked; in the others it is a matter of taste.
 _BETTER = ("BLEU", "accuracy", "ROUGE", "precision", "recall", "mass")
 
@@ -44,63 +41,47 @@ def find_runs(folders: Iterable[Path]) -> list[Path]:
     return found
 
 
-def tables(folders: Sequence[Path], views: Sequence[str] = VIEWS) -> list[Table]:
-    """The tables of the runs in `folders`: for each task and test set one of each view."""
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+def tables(folders: Sequence[Path], views: Iterable[str] = VIEWS) -> list[Table]:
+    """The tables of the runs in `folders`: for each task and test set one or two of each view."""
+    groups: dict[str, list[dict[str, Any]]] = {}
     seen: dict[tuple[str, ...], Path] = {}
     for folder in folders:
         result = runs.read_result(folder)
-        group = result["task"], " ".join(result["data"])
+        title = f"{result['task']}, {_data(result['data'])}"
         # The same seed twice is not a second draw but another configuration, which a mean would hide.
-        other = seen.setdefault((*group, result["mapping"], str(result["seed"])), folder)
+        other = seen.setdefault((title, result["mapping"], str(result["seed"])), folder)
         if other != folder:
             raise ExperimentError(
                 f"{other} and {folder} are two runs of one mapping and seed: name one of them."
             )
-        groups.setdefault(group, []).append(result)
+        groups.setdefault(title, []).append(result)
     return [
-        table
-        for (task, data), results in sorted(groups.items())
+        _table(title if not part else f"{title}: {part}", rows)
+        for title, results in sorted(groups.items())
         for view in views
-        for table in _view(f"{task}, {data}", view, results)
+        for part, rows in VIEWS[view](results).items()
     ]
 
 
-def _view(title: str, view: str, results: list[dict[str, Any]]) -> list[Table]:
-    if view == "speed":
-        return [_table(f"{title}: speed", [_with_ratio(result, results) for result in results])]
-    if view == "attention":
-        kept = [_chosen(result, "attention", _ATTENTION) for result in results]
-        return [_table(f"{title}: attention", kept)]
-    names = list(results[0]["scores"])
-    if not any("ROUGE" in name for name in names):
-        return [_table(title, [_chosen(r, "scores", [n for n in names if n != "loss"]) for r in results])]
-    parts = {"F1": [n for n in names if " f1" in n], "ROUGE-L": [n for n in names if n.startswith("ROUGE-L")]}
-    return [
-        _table(f"{title}: {part}", [_chosen(r, "scores", c) for r in results]) for part, c in parts.items()
-    ]
+def _data(files: Sequence[str]) -> str:
+    """The test files in few words: `test.en.gz` and `test.de.gz` are `test, en to de`."""
+    names = [file.removesuffix(".gz") for file in files]
+    stems, _, ends = zip(*(name.rpartition(".") for name in names), strict=True)
+    if len(names) > 1 and len(set(stems)) == 1 and stems[0]:
+        return f"{stems[0]}, {' to '.join(ends)}"
+    return " ".join(names)
 
 
-def _chosen(result: dict[str, Any], kind: str, names: Sequence[str]) -> dict[str, Any]:
-    values = {name: result[kind][name] for name in names if name in result[kind]}
-    return {"mapping": result["mapping"], "values": values}
-
-
-def _with_ratio(result: dict[str, Any], results: list[dict[str, Any]]) -> dict[str, Any]:
-    values = dict(result["speed"])
-    softmax = [r["speed"]["words per second"] for r in results if r["mapping"] == "softmax"]
-    if softmax:
-        values[_RATIO] = values["words per second"] / fmean(softmax)
-    return {"mapping": result["mapping"], "values": values}
-
-
-def _table(title: str, results: list[dict[str, Any]]) -> Table:
-    columns = tuple(dict.fromkeys(name for result in results for name in result["values"]))
-    present = {result["mapping"] for result in results}
+def _table(title: str, found: list[Row]) -> Table:
+    columns = tuple(dict.fromkeys(column for _, values in found for column in values))
+    present = {mapping for mapping, _ in found}
     # The paper's order of the mappings.
     names = [*(name for name in MAPPINGS if name in present), *sorted(present - set(MAPPINGS))]
-    cells = {(name, c): _cell([r["values"].get(c) for r in results if r["mapping"] == name]) for name in names
-             for c in columns}  # fmt: skip
+    cells = {
+        (name, column): _cell([values.get(column) for mapping, values in found if mapping == name])
+        for name in names
+        for column in columns
+    }
     rows = tuple((name, tuple(_marked(cells, names, name, c) for c in columns)) for name in names)
     return Table(title, columns, rows)
 

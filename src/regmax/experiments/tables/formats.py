@@ -2,65 +2,46 @@
 
 import csv
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from textwrap import wrap
 
 from regmax.experiments.tables.collect import Cell, Table
 
 _MISSING = "—"
+_NARROWEST = 9  # letters
 # As the paper writes the names.
 _PRINTED = {"sqpnormmax": "sq-pnorm-max"}
 
 
-def terminal(table: Table) -> str:
+def terminal(tables: Sequence[Table]) -> str:
     """Aligned columns; the best has a star, which reads the same with and without colours."""
-    head = ["attention", *table.columns]
-    body = [[_PRINTED.get(name, name), *(_starred(cell) for cell in cells)] for name, cells in table.rows]
-    widths = [max(len(row[i]) for row in [head, *body]) for i in range(len(head))]
-    lines = [
-        "  ".join(f"{text:>{width}}" for text, width in zip(row, widths, strict=True))
-        for row in [head, *body]
-    ]
-    return "\n".join([table.title, lines[0], "─" * len(lines[0]), *lines[1:]]) + "\n"
+    return "\n".join(map(_terminal, tables))
 
 
-def markdown(table: Table) -> str:
-    """A Markdown table under its title."""
-    head = f"| attention | {' | '.join(table.columns)} |"
-    rule = "|---|" + "---:|" * len(table.columns)
-    body = [
-        f"| {_PRINTED.get(name, name)} | {' | '.join(_bold(c, '**') for c in cells)} |"
-        for name, cells in table.rows
-    ]
-    return "\n".join([f"**{table.title}**", "", head, rule, *body]) + "\n"
+def markdown(tables: Sequence[Table]) -> str:
+    """Markdown tables under their titles."""
+    return "\n".join(map(_markdown, tables))
 
 
-def latex(table: Table) -> str:
-    """A tabular with booktabs' rules, as in the paper."""
-    lines = [
-        f"% {table.title}",
-        rf"\begin{{tabular}}{{r {'c ' * len(table.columns)}}}",
-        r"\toprule",
-        " & ".join(["attention", *(_escaped(column) for column in table.columns)]) + r" \\",
-        r"\midrule",
-    ]
-    for name, cells in table.rows:
-        lines.append(" & ".join([_PRINTED.get(name, name), *(_latex_cell(cell) for cell in cells)]) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+def latex(tables: Sequence[Table]) -> str:
+    """A tabular with booktabs' rules each, as in the paper."""
+    return "\n".join(map(_latex, tables))
 
 
-def comma_separated(table: Table) -> str:
-    """All digits, and the deviation in a column of its own."""
+def comma_separated(tables: Sequence[Table]) -> str:
+    """One number a line, all digits of it, and the deviation in a column of its own."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["table", "attention", "column", "mean", "deviation"])
-    for name, cells in table.rows:
-        for column, cell in zip(table.columns, cells, strict=True):
-            if cell is not None:
-                writer.writerow([table.title, name, column, cell.mean, cell.deviation])
+    for table in tables:
+        for name, cells in table.rows:
+            for column, cell in zip(table.columns, cells, strict=True):
+                if cell is not None:
+                    writer.writerow([table.title, name, column, cell.mean, cell.deviation])
     return text.getvalue()
 
 
-FORMATS: dict[str, Callable[[Table], str]] = {
+FORMATS: dict[str, Callable[[Sequence[Table]], str]] = {
     "terminal": terminal,
     "markdown": markdown,
     "latex": latex,
@@ -68,11 +49,53 @@ FORMATS: dict[str, Callable[[Table], str]] = {
 }
 
 
+def _terminal(table: Table) -> str:
+    body = [[_PRINTED.get(name, name), *(_starred(cell) for cell in cells)] for name, cells in table.rows]
+    widths = [max(map(len, column)) for column in zip(*body, strict=True)]
+    # A long name stands in several lines rather than in a wide column.
+    widths = [max(width, _NARROWEST) for width in widths]
+    heads = [
+        wrap(name, width, break_long_words=False) for name, width in zip(_head(table), widths, strict=True)
+    ]
+    height = max(map(len, heads))
+    head = zip(*([""] * (height - len(lines)) + lines for lines in heads), strict=True)
+    widths = [max(width, *map(len, lines)) for width, lines in zip(widths, heads, strict=True)]
+    lines = ["  ".join(map(str.rjust, row, widths)) for row in [*head, *body]]
+    return "\n".join([table.title, *lines[:height], "─" * len(lines[0]), *lines[height:]]) + "\n"
+
+
+def _markdown(table: Table) -> str:
+    rule = "|---|" + "---:|" * len(table.columns)
+    body = [
+        f"| {_PRINTED.get(name, name)} | {' | '.join(_bold(c, '**') for c in cells)} |"
+        for name, cells in table.rows
+    ]
+    return "\n".join([f"**{table.title}**", "", f"| {' | '.join(_head(table))} |", rule, *body]) + "\n"
+
+
+def _latex(table: Table) -> str:
+    lines = [
+        f"% {table.title}",
+        rf"\begin{{tabular}}{{r {'c ' * len(table.columns)}}}",
+        r"\toprule",
+        " & ".join(map(_escaped, _head(table))) + r" \\",
+        r"\midrule",
+    ]
+    for name, cells in table.rows:
+        lines.append(" & ".join([_PRINTED.get(name, name), *(_latex_cell(cell) for cell in cells)]) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def _head(table: Table) -> list[str]:
+    return ["attention", *table.columns]
+
+
 def _number(cell: Cell | None, plus_minus: str = " ± ") -> str:
     if cell is None:
         return _MISSING
-    mean = f"{cell.mean:,.0f}" if abs(cell.mean) >= 1000 else f"{cell.mean:.2f}"
-    return mean if cell.deviation is None else f"{mean}{plus_minus}{cell.deviation:.2f}"
+    digits = 0 if abs(cell.mean) >= 1000 else 2
+    mean = f"{cell.mean:,.{digits}f}"
+    return mean if cell.deviation is None else f"{mean}{plus_minus}{cell.deviation:,.{digits}f}"
 
 
 def _starred(cell: Cell | None) -> str:

@@ -1,0 +1,118 @@
+"""Several runs at once, each in a process of its own with one thread: faster than one by one with several threads."""
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from regmax.experiments.config import Config, dumps
+from regmax.experiments.errors import ExperimentError
+from regmax.experiments.training import runs
+
+_CONTINUE = (
+    "import pathlib, sys; from regmax.experiments.run import resume; resume(pathlib.Path(sys.argv[1]), {})"
+)
+# One thread, and what a run prints is read at once.
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+_EPOCH = re.compile(r"(.* epoch (\d+)): (.*)")  # as training.progress prints it
+
+
+def train_side_by_side(configs: Mapping[Path, Config]) -> None:
+    """Train runs in their folders, as many at once as there are cores.
+
+    Finished runs are left alone, and those that were interrupted continue: call it again after Ctrl-C.
+    """
+    for folder, config in configs.items():
+        if not (folder / runs.CONFIG).exists():
+            runs.create(config, folder)
+        elif (folder / runs.CONFIG).read_text(encoding="utf-8") != dumps(config):
+            raise ExperimentError(f"{folder} holds another run: remove it, or choose another folder.")
+    with _Bars(configs) as bars:
+        asyncio.run(_train_all([f for f in configs if not (f / runs.RESULT).exists()], bars))
+
+
+class _Bars:
+    """A bar for each run on a terminal, a line for each epoch elsewhere."""
+
+    def __init__(self, configs: Mapping[Path, Config]) -> None:
+        console = Console(highlight=False, soft_wrap=True)
+        self._bars = Progress(
+            TextColumn("{task.description:<12}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[scores]}"),
+            console=console, disable=not console.is_terminal,
+        )  # fmt: skip
+        self._tasks = {}
+        for folder, config in configs.items():
+            done = config.epochs if (folder / runs.RESULT).exists() else 0
+            scores = "done before" if done else "waits"
+            self._tasks[folder] = self._bars.add_task(
+                config.mapping, start=False, total=config.epochs, completed=done, scores=scores
+            )
+
+    def __enter__(self) -> "_Bars":
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def start(self, folder: Path) -> None:
+        """Show that a run has begun."""
+        self._bars.start_task(self._tasks[folder])
+        self._bars.update(self._tasks[folder], scores="reads its data")
+
+    def line(self, folder: Path, line: str) -> None:
+        """Show what a run has printed."""
+        found = _EPOCH.fullmatch(line)
+        if found is None:
+            self._bars.console.print(line)
+            return
+        title, epoch, scores = found.groups()
+        shown = " · ".join(score for score in scores.split(" · ") if score.startswith("dev "))
+        self._bars.update(self._tasks[folder], completed=int(epoch), scores=shown)
+        if self._bars.disable:
+            self._bars.console.print(f"{title}: {shown}")
+
+    def stop(self, folder: Path) -> None:
+        """Show that a run has ended."""
+        self._bars.stop_task(self._tasks[folder])
+
+
+async def _train_all(folders: list[Path], bars: _Bars) -> None:
+    cores = asyncio.Semaphore(os.cpu_count() or 1)
+    await asyncio.gather(*(_train(folder, cores, bars) for folder in folders))
+
+
+async def _train(folder: Path, cores: asyncio.Semaphore, bars: _Bars) -> None:
+    async with cores:
+        bars.start(folder)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", _CONTINUE, str(folder), env=os.environ | _ENVIRONMENT,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None  # both are pipes
+        try:
+            errors, _ = await asyncio.gather(process.stderr.read(), _follow(process.stdout, folder, bars))
+            code = await process.wait()
+        finally:
+            # Another run has failed, or someone is tired of waiting. Checkpoints are whole at any moment.
+            if process.returncode is None:
+                process.terminate()
+                await process.wait()
+        bars.stop(folder)
+    if code:
+        message = errors.decode(errors="replace").strip() or f"it ended with code {code}"
+        raise ExperimentError(f"Training in {folder} failed: {message.splitlines()[-1]}")
+
+
+async def _follow(lines: asyncio.StreamReader, folder: Path, bars: _Bars) -> None:
+    async for line in lines:
+        bars.line(folder, line.decode(errors="replace").rstrip())
