@@ -17,7 +17,7 @@
  * fusedmax rows with -inf, whose deleted positions only `joined` remembers.
  *
  * A row with NaN or +inf among its kept scores gives NaN at its kept positions, and so does its Jacobian
- * product. A row without kept scores gives zeros.
+ * product; its support is empty. A row without kept scores gives zeros.
  */
 #ifndef REGMAX_H
 #define REGMAX_H
