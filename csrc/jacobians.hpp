@@ -86,11 +86,11 @@ inline void cubic_product(double* v, const double* y, int64_t m) {
     roots += root;
     rooted += root * vi;
   }
-  const double sum = sum_lanes<double>(s), half = 0.5 / sum, sum_y = sum_lanes<double>(total);
-  const double sum_m1 = sum_lanes<double>(roots) - half * sum_y * sum_y;
-  const double sum_mv = sum_lanes<double>(rooted) - half * sum_y * sum_lanes<double>(along);
+  const double sum = sum_lanes(s), half = 0.5 / sum, sum_y = sum_lanes(total);
+  const double sum_m1 = sum_lanes(roots) - half * sum_y * sum_y;
+  const double sum_mv = sum_lanes(rooted) - half * sum_y * sum_lanes(along);
   const double ratio = sum_mv / sum_m1, scale = m == 1 ? 0 : 2 / std::cbrt(sum);
-  const double along_y = half * (sum_lanes<double>(along) - ratio * sum_y);
+  const double along_y = half * (sum_lanes(along) - ratio * sum_y);
   for (int64_t i = 0; i < m; i += w) {
     const Vec<double> yi = load_left(y + i, m - i, 0.0), vi = load_left(v + i, m - i, 0.0);
     store_left<double>(v + i, m - i, scale * (square_root(yi) * (vi - ratio) - along_y * yi));

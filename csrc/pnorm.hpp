@@ -58,9 +58,9 @@ inline PowerSums cubic_power_sums(const T* x, int64_t m, T largest) {
     int64_t i = begin;
     for (; i + 2 * w <= end; i += 2 * w) add(load(x + i), 0), add(load(x + i + w), 1);
     for (; i < end; i += w) add(load_left(x + i, end - i, T(-1)), 0);
-    a += sum_lanes<T>(as[0] + as[1]);
-    b += sum_lanes<T>(bs[0] + bs[1]);
-    c += sum_lanes<T>(cs[0] + cs[1]);
+    a += sum_lanes(as[0] + as[1]);
+    b += sum_lanes(bs[0] + bs[1]);
+    c += sum_lanes(cs[0] + cs[1]);
   }
   return {std::log(static_cast<double>(largest) * a) - std::log(b) / 3, 2 * c / a - a / b};
 }

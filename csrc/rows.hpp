@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "calls.hpp"
+#include "dense_products.hpp"
 #include "lockstep.hpp"
 #include "lockstep_products.hpp"
 #include "lockstep_short.hpp"
@@ -190,24 +191,39 @@ inline bool suits_products(int32_t kernel, double theta, bool joined) {
   return kernel == REGMAX_SPARSEMAX || (kernel == REGMAX_OSCARMAX && theta != 0) || theta == 1.5;
 }
 
-// Multiplies rows in groups, by LockstepProducts or ShortProducts.
+// Whether row r has more weights than lockstep takes.
+inline bool many_bits(const uint64_t* support, int r, int64_t d) {
+  const uint64_t* const words = support + r * words_of(d);
+  int count = 0;
+  for (int64_t i = 0; i < words_of(d) && count <= max_candidates; ++i)
+    count += __builtin_popcountll(words[i]);
+  return count > max_candidates;
+}
+
+// Multiplies rows in groups, by LockstepProducts or ShortProducts; `sparse` where those are for few weights.
 template <class T, class Groups>
-void multiply_groups(const JacobianProduct<T>& call, int32_t kernel, int64_t begin, int64_t end, Workspace& w,
-                     Groups& groups) {
+void multiply_groups(const JacobianProduct<T>& call, int32_t kernel, int64_t begin, int64_t end, bool sparse,
+                     Workspace& w, Groups& groups) {
   for (int64_t first = begin; first < end; first += lanes<T>) {
     const int count = static_cast<int>(end - first < lanes<T> ? end - first : lanes<T>);
+    const RowIn<T> row = row_in(call, first);
     uint32_t left = 0;
     for (int r = 0; r < count; ++r) {
-      left |= static_cast<uint32_t>(!suits_products(kernel, strength(call.theta, first + r), call.joined))
+      const bool suits = suits_products(kernel, strength(call.theta, first + r), call.joined);
+      left |= static_cast<uint32_t>(!suits || (sparse && row.support && many_bits(row.support, r, call.d)))
               << r;
     }
-    const RowIn<T> row = row_in(call, first);
     const uint32_t active = (all_lanes<T> >> (lanes<T> - count)) & ~left;
     const ProductRows<T> rows{row.y,      row.v,  call.out + first * call.d, row.support,
                               row.joined, call.d, words_of(call.d),          active};
-    for (left |= groups.run(rows); left; left &= left - 1) {
+    if (active) left |= groups.run(rows);
+    for (; left; left &= left - 1) {
       const int64_t i = first + __builtin_ctz(left);
-      jacobian_product_row(kernel, strength(call.theta, i), row_in(call, i), call.out + i * call.d, w);
+      const double theta = strength(call.theta, i);
+      const RowIn<T> one = row_in(call, i);
+      T* const out = call.out + i * call.d;
+      if (!DenseProduct<T>(one, out, w).multiply(kernel, theta))
+        jacobian_product_row(kernel, theta, one, out, w);
     }
   }
 }
@@ -217,10 +233,10 @@ void jacobian_product_rows(const JacobianProduct<T>& call, int32_t kernel, int64
                            Workspace& w) {
   if (kernel == REGMAX_SPARSEMAX && call.d <= short_product) {
     ShortProducts<T> groups;
-    return multiply_groups(call, kernel, begin, end, w, groups);
+    return multiply_groups(call, kernel, begin, end, false, w, groups);
   }
   LockstepProducts<T> groups(kernel, w.words);
-  multiply_groups(call, kernel, begin, end, w, groups);
+  multiply_groups(call, kernel, begin, end, true, w, groups);
 }
 
 template <class T>

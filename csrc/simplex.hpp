@@ -11,8 +11,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "simd.hpp"
+#include "transpose.hpp"
 
 namespace regmax::REGMAX_ISA {
 
@@ -32,11 +34,29 @@ inline double sorted_threshold(const double* x, int64_t m) {
   return tau;
 }
 
-template <class T>
-inline double sum_lanes(Vec<T> v) {
-  double sum = 0;
-  for (int i = 0; i < lanes<T>; ++i) sum += static_cast<double>(v[i]);
-  return sum;
+// Lane i takes lane i + by, around the end.
+template <int by>
+struct Rotated {
+  static constexpr int from(int i) { return (i + by) % lanes<double>; }
+};
+
+template <int by>
+REGMAX_INLINE Vec<double> rotated(Vec<double> v) {
+  return shuffle<Rotated<by>>(v, v, std::make_index_sequence<lanes<double>>());
+}
+
+inline double sum_lanes(Vec<double> v) {
+  if constexpr (lanes<double> > 4) v += rotated<4>(v);
+  if constexpr (lanes<double> > 2) v += rotated<2>(v);
+  return (v + rotated<1>(v))[0];
+}
+
+inline double sum_lanes(Vec<float> v) {
+  typedef float half __attribute__((vector_size(vector_bytes / 2)));
+  half halves[2];
+  std::memcpy(halves, &v, sizeof v);
+  return sum_lanes(__builtin_convertvector(halves[0], Vec<double>) +
+                   __builtin_convertvector(halves[1], Vec<double>));
 }
 
 inline double sum_of(const double* x, int64_t m) {
@@ -50,7 +70,7 @@ inline double sum_of(const double* x, int64_t m) {
     d += load(x + i + 3 * w);
   }
   for (; i < m; i += w) a += load_left(x + i, m - i, 0.0);
-  return sum_lanes<double>((a + b) + (c + d));
+  return sum_lanes((a + b) + (c + d));
 }
 
 // Copies what is above the bound to `kept` (which may be x itself, and has room for a vector behind its m
@@ -66,7 +86,7 @@ inline int64_t keep_above(const double* x, int64_t m, double bound, double* kept
     total = add_where(above, total, v);
     count += append<double>(kept + count, bits(above), v);
   }
-  *sum = sum_lanes<double>(total);
+  *sum = sum_lanes(total);
   return count;
 }
 
