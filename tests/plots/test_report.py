@@ -77,6 +77,14 @@ def test_runs_of_one_mapping_are_told_apart_by_their_seed(run: Callable[..., Pat
     assert [view.name for view in example.views] == ["softmax, seed 3", "softmax, seed 4"]
 
 
+def test_measured_speeds_take_the_place_of_the_epochs_own(run: Callable[..., Path], tmp_path: Path) -> None:
+    speeds = {"softmax": 1.0, "fusedmax": 0.96}
+    path = write_report([run("softmax"), run("fusedmax")], tmp_path / "report.html", speeds=speeds)
+    page = path.read_text(encoding="utf-8")
+    assert ">0.96</text>" in page
+    assert ">0.75</text>" not in page
+
+
 def test_the_report_has_tables_curves_speeds_and_the_explorer(
     run: Callable[..., Path], tmp_path: Path, tab: Callable[..., Page]
 ) -> None:

@@ -11,7 +11,7 @@ from regmax.versions import __version__
 # Each command is the module of its name in this folder, with a function `run(arguments) -> exit code`.
 COMMANDS = {
     "demo": "one sentence under every mapping, then a model trained with each: tables and a report",
-    "plot": "draw the paper's figures, or heat maps of sentences with their scores",
+    "plot": "draw the paper's figures, learning curves, or heat maps of sentences with their scores",
     "explore": "write one HTML file in which attention weights can be explored",
     "train": "train one of the paper's experiments with one mapping, and test it",
     "evaluate": "test the best model of a run, on its test set or on other files",

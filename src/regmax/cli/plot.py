@@ -1,4 +1,4 @@
-"""`regmax plot`: the paper's figures, and heat maps of sentences with their scores."""
+"""`regmax plot`: the paper's figures, learning curves, and heat maps of sentences with their scores."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -16,6 +16,8 @@ _EPILOG = """\
 examples:
   regmax plot figures                                the paper's Figure 2 and its 3-d plots
   regmax plot scores.json --example 3                the third sentence under every mapping
+  regmax plot runs/fusedmax                          a run's test sentences, under its own mapping
+  regmax plot curves runs                            the learning curves of all runs in a folder
   regmax plot scores.json --mapping softmax --mapping fusedmax,lam=0.2
 """
 
@@ -35,10 +37,26 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _figures(options: argparse.Namespace) -> "Iterator[tuple[str, Figure]]":
-    if options.source == "figures":
+    if options.source == "curves":
+        yield "learning-curves", plots.learning_curves(_runs(options.runs), score=options.score)
+    elif options.runs:
+        raise CommandError("several folders are for `regmax plot curves RUN ...`.")
+    elif options.source == "figures":
         yield "mapping-curves", plots.mapping_curves()
         yield "mapping-surfaces", plots.mapping_surfaces()
-        return
+    else:
+        yield from _heat_maps(options)
+
+
+def _runs(folders: Sequence[Path]) -> list[Path]:
+    """The runs among these folders and all below them."""
+    found = sorted({history.parent for folder in folders for history in folder.rglob("history.json")})
+    if not found:
+        raise CommandError("`regmax plot curves RUN ...` needs runs: no folder holds a history.json.")
+    return found
+
+
+def _heat_maps(options: argparse.Namespace) -> "Iterator[tuple[str, Figure]]":
     settings = [plots.Setting.parse(text) for text in options.mapping or _MAPPINGS]
     path = Path(options.source)
     examples = (plots.run_examples([path]) if path.is_dir() else plots.read_examples(path)).examples
@@ -75,8 +93,14 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    what = "`figures`, the folder of a run, or a JSON file of scores (docs/explorer-format.md)"
+    what = "`figures`, `curves`, the folder of a run, or a JSON file of scores (docs/explorer-format.md)"
     parser.add_argument("source", metavar="WHAT", help=what)
+    runs = "for `curves`: folders of runs, or folders above them"
+    parser.add_argument("runs", type=Path, nargs="*", metavar="RUN", help=runs)
+    score = (
+        "for `curves`: what to draw, by its name in history.json, e.g. 'dev loss' (BLEU, ROUGE-1 or accuracy)"
+    )
+    parser.add_argument("--score", metavar="NAME", help=score)
     number = "which sentence, counted from 1; may be repeated (all)"
     parser.add_argument("--example", type=int, action="append", metavar="N", help=number)
     mapping = "e.g. fusedmax,lam=0.2; may be repeated (all five)"

@@ -16,6 +16,7 @@ from regmax.plots.examples import (
 from regmax.plots.explorer import explorer_page, write_explorer
 from regmax.plots.heads import attention_heads
 from regmax.plots.heatmap import Panel, attention_heatmap, attention_panels
+from regmax.plots.learning import learning_curves
 from regmax.plots.model import model_examples
 from regmax.plots.report import write_report
 from regmax.plots.runs import run_examples
@@ -34,6 +35,7 @@ __all__ = [
     "attention_panels",
     "demo_examples",
     "explorer_page",
+    "learning_curves",
     "mapping_curves",
     "mapping_surfaces",
     "model_examples",

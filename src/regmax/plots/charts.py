@@ -1,11 +1,12 @@
 """Small charts as SVG for the report: they take the page's colours, in the light and in the dark."""
 
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
 from regmax.plots.colours import LINES
 
-_WIDTH, _HEIGHT = 420, 230
+_WIDTH, _HEIGHT = 380, 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 100, 26, 36
 Point = tuple[float, float]
 
@@ -18,21 +19,37 @@ def line_chart(title: str, series: Mapping[str, Sequence[Point]], *, x_label: st
         >>> chart.startswith("<svg"), chart.count("<polyline")
         (True, 1)
     """
-    points = [point for line in series.values() for point in line]
-    xs, ys = [x for x, _ in points], [y for _, y in points]
-    low, high = min(ys), max(ys)
+    xs = sorted({x for line in series.values() for x, _ in line})
+    ys = [y for line in series.values() for _, y in line]
+    rules = ticks(min(ys), max(ys))
+    low, high = rules[0], rules[-1]
 
     def place(point: Point) -> Point:
-        across = (point[0] - min(xs)) / ((max(xs) - min(xs)) or 1)
-        up = (point[1] - low) / ((high - low) or 1)
+        across = (point[0] - xs[0]) / ((xs[-1] - xs[0]) or 1)
+        up = (point[1] - low) / (high - low)
         return _LEFT + across * (_WIDTH - _LEFT - _RIGHT), _HEIGHT - _BOTTOM - up * (_HEIGHT - _TOP - _BOTTOM)
 
-    parts = [_rule(place((min(xs), y)), f"{y:.3g}") for y in (low, high)]
-    parts += [_tick(place((x, low))[0], f"{x:g}") for x in sorted({min(xs), max(xs)})]
+    parts = [_rule(place((xs[0], y)), f"{y:g}") for y in rules]
+    parts += [_tick(place((x, low))[0], f"{x:g}") for x in xs[:: math.ceil(len(xs) / 10)]]
     parts += [_line(name, [place(point) for point in line]) for name, line in series.items()]
     parts += _names({name: place(line[-1])[1] for name, line in series.items()})
     parts.append(_text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 4, x_label, "middle"))
     return _svg(title, parts, _HEIGHT)
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Round numbers, a few, of which the first is at most `low` and the last at least `high`.
+
+    Example:
+        >>> ticks(55.3, 100.0), ticks(0.0179, 2.49)
+        ([40.0, 60.0, 80.0, 100.0], [0.0, 1.0, 2.0, 3.0])
+    """
+    rough = (high - low or abs(high) or 1.0) / 3
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = power * next(factor for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    # By way of text: 3 * 0.1 would be 0.30000000000000004.
+    return [float(f"{step * k:.9g}") for k in range(first, max(last, first + 1) + 1)]
 
 
 def bar_chart(title: str, values: Mapping[str, float]) -> str:

@@ -11,6 +11,12 @@ from regmax.plots.charts import bar_chart, line_chart
 from regmax.plots.explorer import explorer_page
 from regmax.plots.runs import Run, read_runs, run_examples
 
+_TERMS = (
+    "Means over the rows of attention weights. Support: weights that are not exactly zero. Segments: runs of "
+    "neighbours of one nonzero weight. Clusters: distinct nonzero weights. Precision and recall: of the support, "
+    "against the source words that a target word stands for, where they are known; mass: the weight on them."
+)
+
 
 class TableLike(Protocol):
     """A table of the experiments: for each mapping cells with a mean, a deviation, and whether it is the best."""
@@ -43,9 +49,15 @@ def write_report(
     """
     path = Path(path)
     runs = _short_names(read_runs([Path(folder) for folder in folders]))
-    before = "".join(_table(table) for table in tables) + _charts(runs, speeds or _speeds(runs))
+    parts = []
+    if tables:
+        listed = "".join(map(_table, tables))
+        parts.append(f'<h2>On the test set</h2><div class="tables">{listed}</div><p>{_TERMS}</p>')
+    parts.append(f"<h2>In training</h2>{_charts(runs, speeds or _speeds(runs))}")
+    parts.append("<h2>Attention on test sentences</h2>")
+    examples = replace(run_examples(folders), title="Mappings compared")
+    page = explorer_page(examples, before=f'<section class="report">{"".join(parts)}</section>')
     path.parent.mkdir(parents=True, exist_ok=True)
-    page = explorer_page(run_examples(folders), before=f'<section class="report">{before}</section>')
     path.write_text(page, encoding="utf-8")
     return path
 
@@ -83,7 +95,7 @@ def _charts(runs: Sequence[Run], speeds: Mapping[str, float]) -> str:
     shown = [name for name in ("train loss", "dev loss", "dev accuracy") if _measured(runs, name)]
     charts = [line_chart(name, _curves(runs, name), x_label="epoch") for name in shown]
     if len(speeds) > 1:
-        charts.append(bar_chart("training speed relative to softmax (words per second)", speeds))
+        charts.append(bar_chart("training speed relative to softmax", speeds))
     return f'<div class="charts">{"".join(charts)}</div>'
 
 

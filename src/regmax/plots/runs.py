@@ -16,16 +16,19 @@ from regmax.plots.settings import PARAMETERS, Setting
 
 @dataclass(frozen=True)
 class Run:
-    """What the pictures need of a finished run."""
+    """What the pictures need of a run."""
 
+    folder: Path
     name: str  # the mapping, with the seed where several runs share it
     setting: Setting
-    examples: tuple[Example, ...]
     history: tuple[dict[str, float], ...]
+    task: str = ""
+    test: tuple[str, ...] = ()  # its files
+    annealed: bool = True  # gamma fell to its value in training; softmax has no need of it
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
-    """Read finished runs.
+    """Read how runs were made and how training went.
 
     Raises:
         FormatError: naming the file and what is wrong with it.
@@ -37,7 +40,10 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
     for folder, config, setting in zip(folders, configs, settings, strict=True):
         unique = labels.count(setting.label) == 1
         name = setting.label if unique else f"{setting.label}, seed {config.get('seed', folder.name)}"
-        runs.append(Run(name, setting, _examples(folder), tuple(_json(folder / "history.json"))))
+        annealed = setting.mapping == "softmax" or config.get("anneal_from", 0) > 0
+        history = tuple(_json(folder / "history.json"))
+        test = tuple(config.get("test", ()))
+        runs.append(Run(folder, name, setting, history, config.get("task", ""), test, annealed))
     return runs
 
 
@@ -51,7 +57,7 @@ def run_examples(folders: Sequence[Path | str]) -> Examples:
         raise FormatError("No run was given.")
     gathered: dict[tuple[str, ...], Example] = {}
     for run in runs:
-        for example in run.examples:
+        for example in _examples(run.folder):
             views = tuple(replace(view, name=run.name, mapping=run.setting) for view in example.views)
             before = gathered.get(example.source)
             gathered[example.source] = replace(example, views=(*before.views, *views) if before else views)
@@ -60,9 +66,10 @@ def run_examples(folders: Sequence[Path | str]) -> Examples:
 
 
 def _start(views: Sequence[View]) -> tuple[Setting, Setting]:
-    """Begin with the first and the last model, each under its own mapping."""
+    """Begin with the first model beside fusedmax's, or beside the last one, each under its own mapping."""
     known = [view.mapping for view in views if view.mapping is not None]
-    return known[0], known[-1]
+    fused = [setting for setting in known[1:] if setting.mapping == "fusedmax"]
+    return known[0], [*fused, known[-1]][0]
 
 
 def _setting(config: Any, folder: Path) -> Setting:

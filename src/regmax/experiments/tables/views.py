@@ -35,7 +35,7 @@ def _scores(results: Results) -> dict[str, list[Row]]:
 def _attention(results: Results) -> dict[str, list[Row]]:
     parts = {
         "attention": _chosen(results, "attention", _SHAPE),
-        "attention on the words that matter": _chosen(results, "attention", _ALIGNMENT),
+        "alignment": _chosen(results, "attention", _ALIGNMENT),
     }
     return {part: rows for part, rows in parts.items() if any(values for _, values in rows)}
 

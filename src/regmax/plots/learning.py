@@ -1,0 +1,81 @@
+"""How runs of the experiments learned: the development score after each epoch."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regmax.names import MAPPINGS
+from regmax.plots.colours import INK, LINES
+from regmax.plots.figures import figure_of, new_figure
+from regmax.plots.runs import Run, read_runs
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# What the table shows of a task, where it was measured in training; every task has its accuracy.
+_SCORES = ("dev BLEU", "dev ROUGE-1 f1", "dev accuracy")
+_MARKERS = dict(zip(LINES, "osD^v", strict=True))  # with the colour: what tells mappings apart in print
+
+
+def learning_curves(
+    folders: Sequence[Path | str], *, score: str | None = None, ax: "Axes | None" = None
+) -> "Figure":
+    """Draw a development score against the epoch, a line for each run; dashed where gamma was not annealed.
+
+    Runs that are still training are drawn as far as they are. Runs that differ in their seed alone look alike and have
+    one entry in the legend.
+
+    Args:
+        folders: the runs' folders, all of one task on the same data.
+        score: its name in `history.json`; by default `dev BLEU`, `dev ROUGE-1 f1` or `dev accuracy`, whichever comes
+            first among those that all runs have.
+        ax: axes to draw into; by default those of a new figure.
+
+    Returns:
+        The figure.
+    """
+    runs = read_runs([Path(folder) for folder in folders])
+    if len({(run.task, run.test) for run in runs}) > 1:
+        raise ValueError(
+            "`learning_curves(folders)` compares runs of one task on the same data. Got several."
+        )
+    score = _common_score(runs) if score is None else score
+    if ax is None:
+        ax = new_figure(6.4, 3.8).subplots()
+    drawn: set[str] = set()
+    for run in sorted(runs, key=lambda run: list(MAPPINGS).index(run.setting.mapping)):
+        label = run.setting.label if run.annealed else f"{run.setting.label}, not annealed"
+        _draw(ax, run, score, "_nolegend_" if label in drawn else label)
+        drawn.add(label)
+    ax.set_xlabel("epoch", color=INK)
+    ax.set_ylabel(score, color=INK)
+    ax.locator_params(axis="x", integer=True)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(labelsize=9, colors=INK)
+    ax.legend(frameon=False, fontsize=9, handlelength=2.6)
+    return figure_of(ax)
+
+
+def _draw(ax: "Axes", run: Run, score: str, label: str) -> None:
+    points = [(record["epoch"], record[score]) for record in run.history if score in record]
+    if not points:
+        raise ValueError(f"{run.folder} has no {score!r} in its history.")
+    mapping = run.setting.mapping
+    style: dict[str, Any] = {
+        "color": LINES[mapping][0],
+        "marker": _MARKERS[mapping],
+        "markersize": 4.5,
+        "linewidth": 1.6,
+    }
+    dashes = "solid" if run.annealed else (0, (4, 2))
+    ax.plot(*zip(*points, strict=True), linestyle=dashes, label=label, **style)
+
+
+def _common_score(runs: Sequence[Run]) -> str:
+    for score in _SCORES:
+        if runs and all(run.history and score in run.history[-1] for run in runs):
+            return score
+    raise ValueError(
+        f"`learning_curves(folders)` needs runs with one of {', '.join(_SCORES)} in their history."
+    )
