@@ -20,12 +20,15 @@ def run(arguments: Sequence[str]) -> int:
         from regmax.experiments import overrides
         from regmax.experiments import run as runs
         from regmax.experiments.config import make
+        from regmax.experiments.data import hub
         from regmax.experiments.errors import ExperimentError
     except ModuleNotFoundError as error:
         raise CommandError(f"{error.name} is missing: `pip install 'regmax[experiments]'`.") from error
     options = _parser().parse_args(arguments)
     try:
         given = overrides.given(options, options.task)
+        if options.hub:
+            given |= hub.download(options.hub, options.hub_columns, options.hub_data)
         config = make(options.task, options.config, given)
         folder = options.out or _default_folder(config)
         result = (
@@ -43,6 +46,7 @@ def run(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     from regmax.experiments import overrides
     from regmax.experiments.config import TASKS
+    from regmax.experiments.data.hub import COLUMNS
 
     parser = argparse.ArgumentParser(prog="regmax train", description=_ABOUT)
     tasks = parser.add_subparsers(dest="task", required=True, metavar=f"{{{','.join(TASKS)}}}")
@@ -52,8 +56,18 @@ def _parser() -> argparse.ArgumentParser:
             "--out", type=Path, metavar="FOLDER", help="the run's folder (runs/TASK-MAPPING-SEED)"
         )
         command.add_argument("--resume", action="store_true", help="continue the run in that folder")
+        _add_hub(command, COLUMNS[task])
         overrides.add_fields(command, task)
     return parser
+
+
+def _add_hub(command: argparse.ArgumentParser, columns: Sequence[str]) -> None:
+    group = command.add_argument_group("a dataset of the Hugging Face hub", "needs `datasets`, and a network")
+    group.add_argument("--hub", metavar="NAME", help="its name, e.g. owner/name")
+    listed = f"its columns ({' '.join(columns)})"
+    group.add_argument("--hub-columns", nargs=len(columns), default=columns, metavar="COLUMN", help=listed)
+    where = "the folder that its files go to, and are taken from the next time (%(default)s)"
+    group.add_argument("--hub-data", type=Path, default=Path("data"), metavar="FOLDER", help=where)
 
 
 class _Wide(argparse.HelpFormatter):
