@@ -17,7 +17,7 @@ export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench docs sanitize clean
+.PHONY: help demo test lint format bench docs site sanitize clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -25,7 +25,7 @@ help: ## list the targets
 demo: $(INSTALLED) ## one sentence under every mapping, then a model trained with each: tables and a report page
 	regmax demo
 
-test: lint $(PAPERS_CODE) ## all checks, all tests, all doctests
+test: lint $(PAPERS_CODE) site ## all checks, all tests, all doctests
 	pytest -q -n 2
 
 lint: $(INSTALLED) ## formatting, lint, types and the direction of imports
@@ -44,8 +44,13 @@ format: $(INSTALLED) ## rewrite the sources as `make lint` wants them
 bench: $(INSTALLED) ## time every mapping against torch.softmax; `make bench BENCH=--quick` takes a minute
 	env -u OMP_NUM_THREADS -u OMP_WAIT_POLICY python benchmarks/run.py $(BENCH)
 
-docs: $(INSTALLED) ## run the examples in the documentation
-	pytest -q tests/test_project.py
+docs: site ## build the documentation in build/docs, strictly, and run every example on its pages
+	pytest -q tests/test_docs.py
+
+# From nothing each time: Sphinx warns about a page only when it reads it, and a warning is an error.
+site: $(INSTALLED)
+	rm -rf build/docs docs/api/generated docs/gallery
+	sphinx-build --quiet --fail-on-warning docs build/docs
 
 # The sanitizers' run times must be there before Python is; Python itself leaks on purpose.
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
@@ -71,4 +76,4 @@ $(PAPERS_CODE): $(INSTALLED)
 	touch $@
 
 clean: ## remove what was built, but not .venv
-	rm -rf build dist regmax-bench regmax-demo $(INSTALLED)
+	rm -rf build dist docs/api/generated docs/gallery regmax-bench regmax-demo $(INSTALLED)

@@ -6,7 +6,13 @@ from regmax.arrays import framework, kept_first, namespace
 
 
 class Groups(NamedTuple):
-    """What `groups` found; arrays of the weights' kind and shape."""
+    """What `groups` found; arrays of the weights' kind and shape.
+
+    Example:
+        >>> import numpy as np, regmax
+        >>> regmax.groups(np.array([0.0, 0.4, 0.4, 0.2])).support.tolist()
+        [False, True, True, True]
+    """
 
     support: Any  # True where a weight is not exactly zero
     ids: Any  # 0 off the support; weights of one group share a number, counted from 1 in each row

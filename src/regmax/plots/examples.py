@@ -20,7 +20,13 @@ Scores = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class View:
-    """One matrix of scores over the source: a head, say, or one of several models, which writes its own target."""
+    """One matrix of scores over the source: a head, say, or one of several models, which writes its own target.
+
+    Example:
+        >>> view = View("head 1", ("der", "Hund"), np.array([[2.0, 0.0], [0.0, 1.0]]), Setting("sparsemax"))
+        >>> view.mapping(view.scores).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+    """
 
     name: str
     target: tuple[str, ...]
@@ -30,7 +36,12 @@ class View:
 
 @dataclass(frozen=True)
 class Example:
-    """A source sentence and one or more views of it."""
+    """A source sentence and one or more views of it.
+
+    Example:
+        >>> Example(("the", "dog"), (View("", ("der", "Hund"), np.eye(2)),)).title
+        'the dog'
+    """
 
     source: tuple[str, ...]
     views: tuple[View, ...]
@@ -45,7 +56,13 @@ class Example:
 
 @dataclass(frozen=True)
 class Examples:
-    """What a page or a picture is made of; `start` are the mappings that are shown first."""
+    """What a page or a picture is made of; `start` are the mappings that are shown first.
+
+    Example:
+        >>> example = Example(("the", "dog"), (View("", ("der", "Hund"), np.eye(2)),))
+        >>> [setting.label for setting in Examples((example,)).start]
+        ['fusedmax, λ = 0.1', 'softmax']
+    """
 
     examples: tuple[Example, ...]
     title: str = "Attention weights"
@@ -53,7 +70,14 @@ class Examples:
 
 
 class FormatError(ValueError):
-    """A file is not what docs/explorer-format.md describes; the message says where."""
+    """A file is not what docs/explorer-format.md describes; the message says where.
+
+    Example:
+        >>> parse_examples([{"source": ["a", "b"], "target": ["c"], "scores": [[1.0]]}])
+        Traceback (most recent call last):
+            ...
+        regmax.plots.examples.FormatError: `examples[0].scores[0]` must have a score for each of 2 source tokens. Got 1.
+    """
 
 
 def read_examples(path: Path | str) -> Examples:
@@ -61,6 +85,15 @@ def read_examples(path: Path | str) -> Examples:
 
     Raises:
         FormatError: naming the place in the file and what belongs there.
+
+    Example:
+        >>> import tempfile
+        >>> one = {"source": ["the", "dog"], "target": ["Hund"], "scores": [[0.1, 2.0]]}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "scores.json")
+        ...     _ = path.write_text(json.dumps([one]))
+        ...     print(read_examples(path).examples[0].title)
+        the dog
     """
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -73,7 +106,12 @@ def read_examples(path: Path | str) -> Examples:
 
 
 def demo_examples() -> Examples:
-    """The sentences that come with regmax."""
+    """The sentences that come with regmax.
+
+    Example:
+        >>> demo_examples().examples[0].title
+        'Translation: the lighthouse keeper'
+    """
     return parse_examples(
         json.loads(files("regmax.plots.explorer").joinpath("demo.json").read_text(encoding="utf-8"))
     )

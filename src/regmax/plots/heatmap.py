@@ -30,7 +30,13 @@ _MANY = 20_000  # rectangles, above which a vector file would be unwieldy
 
 @dataclass(frozen=True)
 class Panel:
-    """One heat map of several over the same source: weights (target, source), and the words they belong to."""
+    """One heat map of several over the same source: weights (target, source), and the words they belong to.
+
+    Example:
+        >>> import numpy as np
+        >>> Panel(np.array([[0.5, 0.5, 0.0]]), ["Hund"], title="fusedmax").title
+        'fusedmax'
+    """
 
     weights: Any
     target_tokens: Sequence[str]

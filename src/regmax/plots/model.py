@@ -35,6 +35,13 @@ def model_examples(folder: Path | str, texts: Sequence[str]) -> Examples:
     Raises:
         ImportError: where transformers is not installed.
         FileNotFoundError: where there is no such folder; nothing is downloaded.
+
+    Example:
+        >>> examples = model_examples("my-bert", ["A sentence."])  # doctest: +SKIP
+        >>> model_examples("nowhere", ["A sentence."])
+        Traceback (most recent call last):
+            ...
+        FileNotFoundError: nowhere is not a model's folder: it has no config.json. Nothing is downloaded.
     """
     try:
         import torch

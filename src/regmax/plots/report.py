@@ -46,6 +46,17 @@ def write_report(
 
     Returns:
         The path.
+
+    Example:
+        >>> import json, tempfile
+        >>> one = {"source": ["a", "b"], "target": ["c"], "scores": [[1.0, 0.5]]}
+        >>> config = {"mapping": "fusedmax", "gamma": 1.0, "lam": 0.2, "p": 1.5}
+        >>> content = {"config": config, "examples": [one], "history": []}
+        >>> with tempfile.TemporaryDirectory() as folder:  # what `regmax train` leaves there
+        ...     for name, value in content.items():
+        ...         _ = Path(folder, f"{name}.json").write_text(json.dumps(value))
+        ...     write_report([folder], Path(folder, "report.html")).name
+        'report.html'
     """
     path = Path(path)
     runs = _short_names(read_runs([Path(folder) for folder in folders]))

@@ -51,6 +51,17 @@ def run_examples(folders: Sequence[Path | str]) -> Examples:
     """The test sentences of one or more runs: those of the same source are views of one example.
 
     So the models of several mappings stand side by side, each with the words that it wrote.
+
+    Example:
+        >>> import json, tempfile
+        >>> one = {"source": ["a", "b"], "target": ["c"], "scores": [[1.0, 0.5]]}
+        >>> config = {"mapping": "fusedmax", "gamma": 1.0, "lam": 0.2, "p": 1.5}
+        >>> content = {"config": config, "examples": [one], "history": []}
+        >>> with tempfile.TemporaryDirectory() as folder:  # what `regmax train` leaves there
+        ...     for name, value in content.items():
+        ...         _ = Path(folder, f"{name}.json").write_text(json.dumps(value))
+        ...     print(run_examples([folder]).examples[0].views[0].name)
+        fusedmax, λ = 0.2
     """
     runs = read_runs([Path(folder) for folder in folders])
     if not runs:

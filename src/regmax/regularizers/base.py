@@ -9,7 +9,14 @@ from regmax.arrays import is_array, is_floating
 
 
 class Regularizer(ABC):
-    """A strongly convex function Omega on the simplex, which gives max_Omega and its gradient Pi_Omega."""
+    """A strongly convex function Omega on the simplex, which gives max_Omega and its gradient Pi_Omega.
+
+    Example:
+        >>> import numpy as np, regmax
+        >>> omega = regmax.SquaredNorm()
+        >>> isinstance(omega, regmax.Regularizer), float(omega.value(np.array([0.6, 0.8])))
+        (True, 0.5)
+    """
 
     @abstractmethod
     def value(self, y: Any) -> Any:

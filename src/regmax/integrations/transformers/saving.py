@@ -28,6 +28,17 @@ def save_pretrained(model: PreTrainedModel, directory: str | Path, **options: An
         model: any model; one without a mapping of regmax is saved as transformers does.
         directory: where to.
         options: further arguments of the method.
+
+    Example:
+        >>> import json, tempfile, transformers, regmax
+        >>> sparse = regmax.integrations.transformers
+        >>> _ = sparse.register()
+        >>> config = transformers.GPT2Config(n_layer=1, n_embd=8, n_head=2, vocab_size=11)
+        >>> model = transformers.AutoModel.from_config(config, attn_implementation="sparsemax")
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     sparse.save_pretrained(model, directory)
+        ...     json.loads(Path(directory, "config.json").read_text())["regmax"]["attn_implementation"]
+        {'': 'sparsemax'}
     """
     choice = _choice(model)
     ours = {name: attend for name in choice.values() if (attend := registered(name)) is not None}

@@ -50,7 +50,13 @@ def write_explorer(examples: Examples, path: Path | str) -> Path:
 
 
 def explorer_page(examples: Examples, *, before: str = "") -> str:
-    """The page as a string; `before` is trusted HTML that stands above the explorer, such as a report's tables."""
+    """The page as a string; `before` is trusted HTML that stands above the explorer, such as a report's tables.
+
+    Example:
+        >>> from regmax.plots import demo_examples, explorer_page
+        >>> explorer_page(demo_examples(), before="<p>Hello</p>").count("<p>Hello</p>")
+        1
+    """
     style = "\n".join(map(_asset, STYLES))
     script = "(() => {\n" + "\n".join(map(_asset, SCRIPTS)) + "})();\n"
     # Only these very texts may run: an injected script or style would not have their hashes.

@@ -1,0 +1,81 @@
+"""The site. `make docs` builds it strictly: a warning is an error."""
+
+import sys
+from pathlib import Path
+
+import regmax
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "extensions"))
+
+project = "regmax"
+author = "regmax developers"
+release = version = regmax.__version__
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "sphinx-mathjax-offline",  # MathJax inside the site: no page needs a network
+    "sphinx_gallery.gen_gallery",
+    "plain_docstrings",
+    "public_names",
+]
+exclude_patterns = ["README.md"]
+templates_path = ["templates"]
+
+myst_enable_extensions = ["colon_fence", "dollarmath", "substitution"]
+# Tables of results are put into their folder as they are measured; a list of no pages would be an error.
+myst_substitutions = {
+    "results": "```{toctree}\n:glob:\n:maxdepth: 1\n\nresults/*\n```"
+    if any((HERE / "results").glob("*.md"))
+    else "No tables yet."
+}
+myst_heading_anchors = 3
+# In docstrings a word in backticks is a link where a public name is meant, and code elsewhere.
+default_role = "py:obj"
+# Files whose names differ in case alone are one file on some systems.
+autosummary_filename_map = {
+    "regmax.Groups": "regmax.Groups-result",
+    "regmax.compat.entmax.Entmax15": "regmax.compat.entmax.Entmax15-module",
+    "regmax.compat.entmax.Sparsemax": "regmax.compat.entmax.Sparsemax-module",
+}
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+add_module_names = False
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"/plot_",
+    "ignore_pattern": r"^(?!plot_)",
+    "image_scrapers": ("figures",),
+    "abort_on_example_error": True,
+    "capture_repr": ("__repr__",),
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+    "min_reported_time": 3600,
+    "within_subsection_order": "FileNameSortKey",
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "regmax"
+html_static_path = ["static", "mappings.png"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "header_links_before_dropdown": 6,
+    "navbar_align": "left",
+    "secondary_sidebar_items": ["page-toc"],
+    "show_prev_next": True,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+html_sidebars = {"index": [], "changelog": []}

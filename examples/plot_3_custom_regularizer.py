@@ -1,0 +1,62 @@
+r"""
+A regularizer of your own
+=========================
+
+Any differentiable, strongly convex function of the weights gives a mapping. Here is one that has a favourite: weights
+are drawn to a prior :math:`q`, the positions that a model should look at unless the scores say otherwise,
+
+.. math:: \Omega(y) = \tfrac12 \lVert y - q \rVert^2 + \tfrac{\mu}{2} \sum_i \left(y_{i+1} - y_i\right)^2.
+
+The second term is a soft cousin of fusedmax: neighbours come close to each other, without becoming equal.
+"""
+
+import matplotlib.pyplot as plt
+import torch
+
+import regmax
+
+
+class PriorAndSmooth(regmax.SmoothRegularizer):
+    """Half the squared distance from a prior, and a quadratic penalty on steps."""
+
+    def __init__(self, prior, mu):
+        self.prior, self.mu = prior, mu
+
+    def value(self, y):
+        steps = y[..., 1:] - y[..., :-1]
+        return ((y - self.prior) ** 2).sum(-1) / 2 + self.mu / 2 * (steps**2).sum(-1)
+
+
+# %%
+# ``value`` is all there is to write. The mapping is found by an iterative solver, and differentiated through its
+# optimality conditions.
+
+x = torch.tensor([0.1, 0.9, 0.3, 0.7, -0.4, 0.2, 0.0, 0.1], dtype=torch.float64, requires_grad=True)
+prior = torch.tensor([0.0, 0.0, 0.0, 0.0, 0.0, 0.3, 0.4, 0.3], dtype=torch.float64)
+omega = PriorAndSmooth(prior, mu=0.5)
+y = regmax.regularized_argmax(omega, x)
+print(y.detach().numpy().round(3))
+
+# %%
+# The duality gap certifies the result: it is 0 at the optimum and positive anywhere else.
+
+print(f"gap of the result: {regmax.duality_gap(omega, x, y).item():.0e}")
+print(f"gap of softmax:    {regmax.duality_gap(omega, x, torch.softmax(x, 0)).item():.2f}")
+
+# %%
+# Gradients flow to the scores, and the mapping can take softmax's place in any model.
+
+assert torch.autograd.gradcheck(lambda x: regmax.regularized_argmax(omega, x), x)
+
+figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
+curves = {
+    "sparsemax": regmax.sparsemax(x),
+    "prior, mu = 0": regmax.regularized_argmax(PriorAndSmooth(prior, mu=0.0), x),
+    "prior, mu = 0.5": y,
+}
+for number, (name, weights) in enumerate(curves.items()):
+    places = torch.arange(8) + 0.27 * (number - 1)
+    axes.bar(places, weights.detach(), width=0.25, label=name)
+axes.step(torch.arange(9) - 0.5, torch.cat([prior, prior[-1:]]), where="post", color="0.6", label="the prior")
+axes.set(xlabel="position", ylabel="weight")
+axes.legend()
