@@ -34,6 +34,16 @@ def learning_curves(
 
     Returns:
         The figure.
+
+    Example:
+        >>> import json, tempfile
+        >>> history = [{"epoch": 1, "dev BLEU": 21.0}, {"epoch": 2, "dev BLEU": 27.5}]
+        >>> content = {"config": {"mapping": "softmax", "gamma": 1.0}, "examples": [], "history": history}
+        >>> with tempfile.TemporaryDirectory() as folder:  # what `regmax train` leaves there
+        ...     for name, value in content.items():
+        ...         _ = Path(folder, f"{name}.json").write_text(json.dumps(value))
+        ...     learning_curves([folder]).axes[0].get_ylabel()
+        'dev BLEU'
     """
     runs = read_runs([Path(folder) for folder in folders])
     if len({(run.task, run.test) for run in runs}) > 1:
