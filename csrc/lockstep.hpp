@@ -36,6 +36,7 @@ struct LaneRows {
   uint64_t* support;
   uint64_t* joined;
   int64_t d, words;
+  bool streamed;             // whether y is written past the caches
   int64_t length[lanes<T>];  // scores from the front; those behind are deleted, and 0 is an idle lane
   uint64_t* kept[lanes<T>];  // nullptr, or the bits of where those scores are in the row, to be overwritten
   T theta[lanes<T>];
@@ -185,7 +186,7 @@ class Lockstep {
       spread_row_bits(words, rows.kept[r], rows.d, rows.kept[r]);
       words = rows.kept[r];
     }
-    spread_row(values(r), words, rows.d, rows.y + r * rows.d);
+    spread_row(values(r), words, rows.d, rows.y + r * rows.d, rows.streamed);
     if (rows.support) write_bits(positive_bits(r), words, rows.words, rows.support + r * rows.words);
     if (rows.joined) write_bits(joined_bits(r), words, rows.words, rows.joined + r * rows.words);
   }

@@ -19,6 +19,7 @@ struct ProductRows {
   const uint64_t* support;
   const uint64_t* joined;
   int64_t d, words;
+  bool streamed;    // whether `out` is written past the caches
   uint32_t active;  // a bit for each row that takes part
 };
 
@@ -42,7 +43,8 @@ class LockstepProducts {
     }
     multiply(most);
     for (int r = 0; r < lanes<T>; ++r) {
-      if (!(left >> r & 1)) spread_row(v_values(r), support(rows, r), rows.d, rows.out + r * rows.d);
+      if (!(left >> r & 1))
+        spread_row(v_values(r), support(rows, r), rows.d, rows.out + r * rows.d, rows.streamed);
     }
     return left & rows.active;
   }

@@ -123,7 +123,7 @@ class ShortLockstep {
       return weight;
     };
     int64_t i = 0;
-    for (; i + lanes<T> <= length; i += lanes<T>) store<T>(y + i, weigh(i, load(x + i)));
+    for (; i + lanes<T> <= length; i += lanes<T>) put<T>(y + i, weigh(i, load(x + i)), rows.streamed);
     if (i < length) {
       store_left<T>(y + i, rows.d - i,
                     weigh(i, load_left(x + i, length - i, -std::numeric_limits<T>::infinity())));

@@ -113,6 +113,7 @@ void argmax_groups(const Argmax<T>& call, int64_t begin, int64_t end, Workspace&
   LaneRows<T> rows = {};
   rows.d = call.d;
   rows.words = words_of(call.d);
+  rows.streamed = is_streamed(call.y, call.n, call.d);
   for (int64_t first = begin; first < end; first += lanes<T>) {
     const int count = static_cast<int>(end - first < lanes<T> ? end - first : lanes<T>);
     const RowOut<T> out = row_out(call, first);
@@ -126,6 +127,7 @@ void argmax_groups(const Argmax<T>& call, int64_t begin, int64_t end, Workspace&
       argmax_row(call.kernel, call.x + i * call.d, strength(call.theta, i), w, row_out(call, i));
     }
   }
+  if (rows.streamed) finish_streams();
 }
 
 template <class T, int32_t kernel>
@@ -204,6 +206,7 @@ inline bool many_bits(const uint64_t* support, int r, int64_t d) {
 template <class T, class Groups>
 void multiply_groups(const JacobianProduct<T>& call, int32_t kernel, int64_t begin, int64_t end, bool sparse,
                      Workspace& w, Groups& groups) {
+  const bool streamed = is_streamed(call.out, call.n, call.d);
   for (int64_t first = begin; first < end; first += lanes<T>) {
     const int count = static_cast<int>(end - first < lanes<T> ? end - first : lanes<T>);
     const RowIn<T> row = row_in(call, first);
@@ -215,7 +218,8 @@ void multiply_groups(const JacobianProduct<T>& call, int32_t kernel, int64_t beg
     }
     const uint32_t active = (all_lanes<T> >> (lanes<T> - count)) & ~left;
     const ProductRows<T> rows{row.y,      row.v,  call.out + first * call.d, row.support,
-                              row.joined, call.d, words_of(call.d),          active};
+                              row.joined, call.d, words_of(call.d),          streamed,
+                              active};
     if (active) left |= groups.run(rows);
     for (; left; left &= left - 1) {
       const int64_t i = first + __builtin_ctz(left);
@@ -226,6 +230,7 @@ void multiply_groups(const JacobianProduct<T>& call, int32_t kernel, int64_t beg
         jacobian_product_row(kernel, theta, one, out, w);
     }
   }
+  if (streamed) finish_streams();
 }
 
 template <class T>

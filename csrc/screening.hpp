@@ -10,6 +10,7 @@
 
 #include "lane_mappings.hpp"
 #include "simd.hpp"
+#include "streaming.hpp"
 #include "words.hpp"
 
 namespace regmax::REGMAX_ISA {
@@ -125,12 +126,14 @@ REGMAX_INLINE int gather_word(const T* p, int64_t left, uint64_t word, T* packed
 
 // Spreads packed values over the bits of one word, zeros elsewhere; returns how many it took.
 template <class T>
-REGMAX_INLINE int spread_word(const T* values, uint64_t word, int64_t left, T* y) {
+REGMAX_INLINE int spread_word(const T* values, uint64_t word, int64_t left, T* y, bool streamed) {
   const int size = static_cast<int>(left < 64 ? left : 64);
   int count = 0;
   for (int c = 0; c < size; c += lanes<T>) {
     const uint32_t chosen = lanes_of<T>(word, c);
-    store_left<T>(y + c, left - c, expand(chosen, load(values + count)));
+    const Vec<T> spread = expand(chosen, load(values + count));
+    left - c >= lanes<T> ? put<T>(y + c, spread, streamed)
+                         : store_some<T>(y + c, static_cast<int>(left - c), spread);
     count += __builtin_popcount(chosen);
   }
   return count;
@@ -146,18 +149,18 @@ inline int64_t gather_row(const T* x, const uint64_t* words, int64_t d, T* packe
   return count;
 }
 
-// Spreads packed values over a row.
+// Spreads packed values over a row, which is written past the caches if told (streaming.hpp).
 template <class T>
-inline void spread_row(const T* values, const uint64_t* words, int64_t d, T* y) {
+inline void spread_row(const T* values, const uint64_t* words, int64_t d, T* y, bool streamed = false) {
   int64_t i = 0;
   for (; i + 64 <= d; i += 64, ++words) {
     if (*words) {
-      values += spread_word<T>(values, *words, 64, y + i);
+      values += spread_word<T>(values, *words, 64, y + i, streamed);
     } else {
-      for (int c = 0; c < 64; c += lanes<T>) store<T>(y + i + c, Vec<T>{});
+      for (int c = 0; c < 64; c += lanes<T>) put<T>(y + i + c, Vec<T>{}, streamed);
     }
   }
-  if (i < d) spread_word<T>(values, *words, d - i, y + i);
+  if (i < d) spread_word<T>(values, *words, d - i, y + i, streamed);
 }
 
 }  // namespace regmax::REGMAX_ISA

@@ -69,7 +69,7 @@ class ShortProducts {
     const uint64_t* const words = words_[r];
     int64_t i = 0;
     for (; i + lanes<T> <= rows.d; i += lanes<T>) {
-      store<T>(out + i, select(supported(words, i), load(v + i) - mean, Vec<T>{}));
+      put<T>(out + i, select(supported(words, i), load(v + i) - mean, Vec<T>{}), rows.streamed);
     }
     if (i < rows.d) {
       const Vec<T> centred = load_left(v + i, rows.d - i, T(0)) - mean;
