@@ -23,6 +23,8 @@ struct ProductRows {
   uint32_t active;  // a bit for each row that takes part
 };
 
+constexpr int64_t packed_row = 128;
+
 template <class T>
 class LockstepProducts {
  public:
@@ -60,21 +62,54 @@ class LockstepProducts {
     return (rows.support ? rows.support : words_) + r * rows.words;
   }
 
+  // Packs v, y and joined of a row's weights; returns how many there are.
   int gather(const ProductRows<T>& rows, int r) {
+    if (!rows.support) find_positive(rows.y + r * rows.d, rows.d, words_ + r * rows.words);
+    if (rows.joined) pack_joined(rows, r);
+    return rows.d <= packed_row ? gather_short(rows, r) : gather_long(rows, r);
+  }
+
+  void pack_joined(const ProductRows<T>& rows, int r) {
+    const uint64_t *const words = support(rows, r), *const joined = rows.joined + r * rows.words;
+    uint64_t packed = 0;
+    int count = 0;
+    for (int64_t i = 0; i < rows.words && count <= max_candidates; ++i) {
+      packed |= pack_bits(joined[i], words[i]) << count;
+      count += __builtin_popcountll(words[i]);
+    }
+    joined_[r] = static_cast<Int<T>>(packed);
+  }
+
+  int gather_short(const ProductRows<T>& rows, int r) {
     const T *const y = rows.y + r * rows.d, *const v = rows.v + r * rows.d;
-    if (!rows.support) find_positive(y, rows.d, words_ + r * rows.words);
     const uint64_t* const words = support(rows, r);
-    const uint64_t* const joined_words = rows.joined ? rows.joined + r * rows.words : nullptr;
-    uint64_t joined = 0;
     int count = 0;
     for (int64_t i = 0; i < rows.d && count <= max_candidates; i += 64) {
       const uint64_t word = words[i / 64];
-      if (!word) continue;
-      if (joined_words) joined |= pack_bits(joined_words[i / 64], word) << count;
       if (needs_weights()) gather_word(y + i, rows.d - i, word, y_values(r) + count);
       count += gather_word(v + i, rows.d - i, word, v_values(r) + count);
     }
-    joined_[r] = static_cast<Int<T>>(joined);
+    return count;
+  }
+
+  // Most lines of a long row hold no weight, and are not touched.
+  int gather_long(const ProductRows<T>& rows, int r) {
+    const T *const y = rows.y + r * rows.d, *const v = rows.v + r * rows.d;
+    const uint64_t* const words = support(rows, r);
+    int count = 0;
+    for (int64_t i = 0; i < rows.words && count <= max_candidates; ++i) {
+      count += list_bits(words[i], static_cast<int32_t>(64 * i), positions_ + count);
+    }
+    for (int k = 0; k < count; ++k) v_values(r)[k] = v[positions_[k]];
+    for (int k = 0; needs_weights() && k < count; ++k) y_values(r)[k] = y[positions_[k]];
+    return count;
+  }
+
+  // Most words hold few bits: the first ones are listed without a branch on how many there are.
+  static int list_bits(uint64_t word, int32_t first, int32_t* positions) {
+    const int count = __builtin_popcountll(word);
+    for (int k = 0; k < 4; ++k, word &= word - 1) positions[k] = first + (word ? __builtin_ctzll(word) : 0);
+    for (int k = 4; k < count; ++k, word &= word - 1) positions[k] = first + __builtin_ctzll(word);
     return count;
   }
 
@@ -102,6 +137,7 @@ class LockstepProducts {
 
   int32_t kernel_;
   uint64_t* words_;
+  int32_t positions_[max_candidates + 64];
   Int<T> joined_[lanes<T>];
   T counts_[lanes<T>];
   Vec<T> v_[max_candidates], y_[max_candidates];

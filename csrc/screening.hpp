@@ -149,12 +149,15 @@ inline int64_t gather_row(const T* x, const uint64_t* words, int64_t d, T* packe
   return count;
 }
 
+// Up to this length, spreading a word that has no bits costs less than a branch that guesses wrong.
+constexpr int64_t dense_row = 512;
+
 // Spreads packed values over a row, which is written past the caches if told (streaming.hpp).
 template <class T>
 inline void spread_row(const T* values, const uint64_t* words, int64_t d, T* y, bool streamed = false) {
   int64_t i = 0;
   for (; i + 64 <= d; i += 64, ++words) {
-    if (*words) {
+    if (d <= dense_row || *words) {
       values += spread_word<T>(values, *words, 64, y + i, streamed);
     } else {
       for (int c = 0; c < 64; c += lanes<T>) put<T>(y + i + c, Vec<T>{}, streamed);

@@ -46,8 +46,15 @@ inline Vec<double> square_root(Vec<double> a) { return _mm512_sqrt_pd(a); }
 // The lanes of m, packed to the front. (Compressing straight to memory is microcoded on Zen 4.)
 inline Vec<float> compress(uint32_t m, Vec<float> v) { return _mm512_maskz_compress_ps(__mmask16(m), v); }
 inline Vec<double> compress(uint32_t m, Vec<double> v) { return _mm512_maskz_compress_pd(__mmask8(m), v); }
-// The inverse: the front of v spread over the lanes of m, zeros elsewhere.
-inline Vec<float> expand(uint32_t m, Vec<float> v) { return _mm512_maskz_expand_ps(__mmask16(m), v); }
-inline Vec<double> expand(uint32_t m, Vec<double> v) { return _mm512_maskz_expand_pd(__mmask8(m), v); }
+// The inverse: the front of v spread over the lanes of m, zeros elsewhere. (So is expanding straight from
+// memory, which the compiler would do with a v that it has just loaded.)
+inline Vec<float> expand(uint32_t m, Vec<float> v) {
+  asm("" : "+v"(v));
+  return _mm512_maskz_expand_ps(__mmask16(m), v);
+}
+inline Vec<double> expand(uint32_t m, Vec<double> v) {
+  asm("" : "+v"(v));
+  return _mm512_maskz_expand_pd(__mmask8(m), v);
+}
 
 }  // namespace regmax::REGMAX_ISA
