@@ -98,9 +98,23 @@ def test_summaries_have_truncated_and_whole_scores_and_the_parts_of_rouge_l(tmp_
         for part in ("precision", "recall", "f1")
     }
     result(tmp_path, "softmax", 0, task="summarization", scores=scores)
-    f1, rouge_l = tables(find_runs([tmp_path]), ["scores"])
-    assert f1.columns == ("ROUGE-1 f1 (75 bytes)", "ROUGE-L f1 (75 bytes)", "ROUGE-1 f1", "ROUGE-L f1")
-    assert len(rouge_l.columns) == 6
+    made = {table.title.partition(": ")[2]: table for table in tables(find_runs([tmp_path]), ["scores"])}
+    assert set(made) == {"F1 (75 bytes)", "ROUGE-L (75 bytes)", "F1", "ROUGE-L"}
+    assert made["F1"].columns == made["F1 (75 bytes)"].columns == ("ROUGE-1", "ROUGE-L")
+    assert made["ROUGE-L"].columns == ("precision", "recall", "f1")
+
+
+def test_a_table_of_many_columns_fits_a_terminal_and_comma_separated_tables_have_one_head(
+    tmp_path: Path,
+) -> None:
+    names = ("zeros", "support", "segments", "segment length", "clusters", "cluster size", "entropy")
+    for seed in range(3):
+        result(tmp_path, "softmax", seed, attention=dict.fromkeys(names, 10.0 + seed))
+    made = tables(find_runs([tmp_path]))
+    lines = FORMATS["terminal"](made).splitlines()
+    assert max(map(len, lines)) <= 120
+    assert "       length" in lines[lines.index("translation, test, en to de: attention") + 2]
+    assert FORMATS["csv"](made).count("deviation") == 1
 
 
 def test_two_runs_of_one_seed_are_not_averaged(folder: Path) -> None:

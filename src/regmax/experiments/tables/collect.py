@@ -12,7 +12,7 @@ from regmax.experiments.training import runs
 from regmax.names import MAPPINGS
 
 # In these columns more is better, and the best is marked; in the others it is a matter of taste.
-_BETTER = ("BLEU", "accuracy", "ROUGE", "precision", "recall", "mass")
+_BETTER = ("BLEU", "accuracy", "ROUGE", "f1", "precision", "recall", "mass")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """What of a result goes into which table."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -15,6 +16,7 @@ _SHAPE = {
     "entropy": "entropy",
 }
 _ALIGNMENT = {"precision %": "precision", "recall %": "recall", "mass %": "mass"}
+_ROUGE = re.compile(r"(ROUGE-\S+) (precision|recall|f1)(.*)")
 # A row of a table before seeds are averaged: a mapping, and its values by column.
 Row = tuple[str, dict[str, float]]
 Results = list[dict[str, Any]]
@@ -22,14 +24,21 @@ Results = list[dict[str, Any]]
 
 def _scores(results: Results) -> dict[str, list[Row]]:
     names = list(results[0]["scores"])
-    if not any("ROUGE" in name for name in names):
-        parts = {"": [name for name in names if name != "loss"]}
-    else:
-        rouge_l = [name for name in names if name.startswith("ROUGE-L")]
-        parts = {"F1": [name for name in names if " f1" in name], "ROUGE-L": rouge_l}
-    return {
-        part: _chosen(results, "scores", {name: name for name in chosen}) for part, chosen in parts.items()
-    }
+    parts = _rouge(names) or {"": {name: name for name in names if name != "loss"}}
+    return {part: _chosen(results, "scores", columns) for part, columns in parts.items()}
+
+
+def _rouge(names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The paper's two tables of summaries, truncated and not: every measure's F1, and the parts of ROUGE-L."""
+    parts: dict[str, dict[str, str]] = {}
+    for name in names:
+        if found := _ROUGE.fullmatch(name):
+            measure, part, truncated = found.groups()
+            if part == "f1":
+                parts.setdefault(f"F1{truncated}", {})[measure] = name
+            if measure == "ROUGE-L":
+                parts.setdefault(f"ROUGE-L{truncated}", {})[part] = name
+    return parts
 
 
 def _attention(results: Results) -> dict[str, list[Row]]:
