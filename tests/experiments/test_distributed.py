@@ -20,9 +20,7 @@ def test_two_processes_make_the_steps_of_one(tmp_path: Path) -> None:
     config = tiny(generated=41, batch=4, dropout=0.0, frequent=20)
     trainer = start(config, tmp_path / "one")
     trainer.run()
-    script = tmp_path / "train.py"
-    script.write_text("import sys\nfrom regmax.cli import main\nsys.exit(main(sys.argv[1:]))\n")
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "regmax"]
     given = ["train", "translation", *options(config), "--dropout", "0", "--frequent", "20"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     subprocess.run(

@@ -8,7 +8,7 @@ from textwrap import wrap
 from regmax.experiments.tables.collect import Cell, Table
 
 _MISSING = "—"
-_NARROWEST = 9  # letters
+_NARROWEST = 11  # letters
 # As the paper writes the names.
 _PRINTED = {"sqpnormmax": "sq-pnorm-max"}
 

@@ -48,11 +48,12 @@ class _Bars:
         )  # fmt: skip
         self._tasks = {}
         for folder, config in configs.items():
-            done = config.epochs if (folder / runs.RESULT).exists() else 0
-            scores = "done before" if done else "waits"
             self._tasks[folder] = self._bars.add_task(
-                config.mapping, start=False, total=config.epochs, completed=done, scores=scores
+                config.mapping, start=False, total=config.epochs, scores="waits"
             )
+            if (folder / runs.RESULT).exists():
+                self._bars.start_task(self._tasks[folder])
+                self._bars.update(self._tasks[folder], completed=config.epochs, scores="done before")
 
     def __enter__(self) -> "_Bars":
         self._bars.start()
