@@ -54,7 +54,7 @@ sphinx_gallery_conf = {
     "ignore_pattern": r"^(?!plot_)",
     "image_scrapers": ("figures",),
     "abort_on_example_error": True,
-    "capture_repr": ("__repr__",),
+    "capture_repr": (),
     "download_all_examples": False,
     "show_memory": False,
     "show_signature": False,
@@ -78,4 +78,4 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"index": [], "changelog": []}
+html_sidebars = {"index": [], "start": []}

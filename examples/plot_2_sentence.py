@@ -16,9 +16,9 @@ view = example.views[0]
 print(" ".join(example.source))
 
 # %%
-# The scores are those of a translation model before any mapping, a row for each target word. A ``Setting`` is a mapping
-# with its strengths. Exact zeros are grey, neighbours of exactly equal weight have no border between them, and members
-# of one oscarmax cluster carry the same bullet.
+# The scores come with regmax, made up as a translation model might give them: a row for each target word, before any
+# mapping. A ``Setting`` is a mapping with its strengths. Exact zeros are grey, neighbours of exactly equal weight have
+# no border between them, and members of one oscarmax cluster carry the same bullet.
 
 settings = [
     Setting.parse(text)

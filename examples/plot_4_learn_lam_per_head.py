@@ -65,4 +65,4 @@ panels = [
     for head in range(HEADS)
     for name, weights in (("wanted", wanted), ("found", y))
 ]
-figure = attention_panels(panels, places)
+figure = attention_panels(panels, places, columns=2)
