@@ -71,9 +71,8 @@ $(INSTALLED): pyproject.toml constraints.txt $(CORE) $(PACKAGES)
 	touch $@
 
 # pip asks an archive for its name, and this one answers with the help of Cython.
-$(PAPERS_CODE): $(INSTALLED)
+$(PAPERS_CODE): | $(INSTALLED)
 	python -m pip download --quiet --no-deps --no-build-isolation --no-binary torchsparseattn --dest $(@D) torchsparseattn==0.2
-	touch $@
 
 clean: ## remove what was built, but not .venv
 	rm -rf build dist docs/api/generated docs/gallery regmax-bench regmax-demo $(INSTALLED)
