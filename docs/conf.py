@@ -22,7 +22,6 @@ extensions = [
     "plain_docstrings",
     "public_names",
 ]
-exclude_patterns = ["README.md"]
 templates_path = ["templates"]
 
 myst_enable_extensions = ["colon_fence", "dollarmath", "substitution"]
@@ -46,6 +45,7 @@ autodoc_member_order = "bysource"
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 add_module_names = False
+toc_object_entries_show_parents = "hide"
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",

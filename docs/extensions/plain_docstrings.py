@@ -1,4 +1,4 @@
-"""Docstrings write formulas in plain text, |y_i - y_j| say; to reStructuredText a bar or a star begins markup."""
+"""Docstrings write formulas in plain text, |y_i - y_j| say; to reStructuredText a bar begins markup."""
 
 import re
 from typing import Any
@@ -7,17 +7,17 @@ _CODE = re.compile(r"(`[^`]*`)")
 
 
 def escape(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Escape the marks outside code; doctests stand as they are."""
+    """Escape the bars outside code; doctests stand as they are."""
     in_doctest = False
     for number, line in enumerate(lines):
         in_doctest = line.lstrip().startswith(">>>") or (in_doctest and bool(line.strip()))
         if not in_doctest:
             parts = _CODE.split(line)
-            parts[::2] = [re.sub(r"([|*])", r"\\\1", part) for part in parts[::2]]
+            parts[::2] = [part.replace("|", r"\|") for part in parts[::2]]
             lines[number] = "".join(parts)
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Called by Sphinx; before napoleon, which writes stars of its own."""
-    app.connect("autodoc-process-docstring", escape, priority=100)
+    """Called by Sphinx."""
+    app.connect("autodoc-process-docstring", escape)
     return {"parallel_read_safe": True}
