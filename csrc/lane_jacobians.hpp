@@ -50,7 +50,7 @@ inline void lane_average_equal(const Vec<T>* y, Vec<T>* v, int count) {
   for (int k = 0; k < count; ++k) v[k] = means[k];
 }
 
-// a^(-1/3) for a in [1/6, 1]: a parabola within 3 %, then Newton's method for 1/c^3 = a.
+// a^(-1/3) for a in [1/12, 1]: a parabola within 13 %, then Newton's method for 1/c^3 = a.
 template <class T>
 inline Vec<T> inverse_cube_root(Vec<T> a) {
   Vec<T> c = splat(T(2.184)) + a * (a * splat(T(1.328)) - splat(T(2.512)));
@@ -58,8 +58,23 @@ inline Vec<T> inverse_cube_root(Vec<T> a) {
   return c;
 }
 
-// For p = 1.5 and s = sum y^1.5, J's M is 2 s^(-1/3) [ diag(y^(1/2)) - y y^T / (2 s) ]. Since y sums to one
-// over at most max_candidates = 32 weights, s is between 32^(-1/2) and 1.
+// For p = 1.5 and s = sum y^1.5, J's M is 2 s^(-1/3) [ diag(y^(1/2)) - y y^T / (2 s) ], and
+//     J v = scale (y^(1/2) (v - ratio) - along_y y).
+template <class T>
+struct PnormFactors {
+  Vec<T> scale, ratio, along_y;
+};
+
+// From the sums of y^1.5, y v, y, y^(1/2) and y^(1/2) v. Since y sums to one over at most 128 weights, s is
+// between 128^(-1/2) and 1.
+template <class T>
+inline PnormFactors<T> lane_pnorm_factors(Vec<T> s, Vec<T> along, Vec<T> total, Vec<T> roots, Vec<T> rooted) {
+  const Vec<T> half = splat(T(0.5)) / s;
+  const Vec<T> sum_m1 = roots - half * total * total, sum_mv = rooted - half * total * along;
+  const Vec<T> ratio = sum_mv / sum_m1;
+  return {inverse_cube_root<T>(s) * 2, ratio, half * (along - ratio * total)};
+}
+
 template <class T>
 inline void lane_sqpnorm_product(const Vec<T>* y, Vec<T>* v, int count) {
   Vec<T> s{}, along{}, total{}, roots{}, rooted{};
@@ -71,13 +86,12 @@ inline void lane_sqpnorm_product(const Vec<T>* y, Vec<T>* v, int count) {
     roots += root;
     rooted += root * v[k];
   }
-  const Vec<T> half = splat(T(0.5)) / s;
-  const Vec<T> sum_m1 = roots - half * total * total, sum_mv = rooted - half * total * along;
-  // A single weight is one whatever the scores: there M 1 is its own rounding, and J is zero.
-  const Where<T> single = equal(roots * roots, total);
-  const Vec<T> ratio = sum_mv / sum_m1, scale = select(single, Vec<T>{}, inverse_cube_root<T>(s) * 2);
-  const Vec<T> along_y = half * (along - ratio * total);
-  for (int k = 0; k < count; ++k) v[k] = scale * (square_root(y[k]) * (v[k] - ratio) - along_y * y[k]);
+  const PnormFactors<T> factors = lane_pnorm_factors<T>(s, along, total, roots, rooted);
+  // A single weight is one whatever the scores: there J is zero.
+  const Vec<T> scale = select(equal(roots * roots, total), Vec<T>{}, factors.scale);
+  for (int k = 0; k < count; ++k) {
+    v[k] = scale * (square_root(y[k]) * (v[k] - factors.ratio) - factors.along_y * y[k]);
+  }
 }
 
 }  // namespace regmax::REGMAX_ISA

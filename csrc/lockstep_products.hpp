@@ -28,6 +28,8 @@ constexpr int64_t packed_row = 128;
 template <class T>
 class LockstepProducts {
  public:
+  static constexpr int64_t streamed_row = 128;  // shorter rows take longer to compute than to store
+
   // `words` holds as many words as the rows of a group have.
   LockstepProducts(int32_t kernel, uint64_t* words) : kernel_(kernel), words_(words) {}
 
@@ -38,11 +40,12 @@ class LockstepProducts {
     int most = 1;
     for (int r = 0; r < lanes<T>; ++r) {
       int count = rows.active >> r & 1 ? gather(rows, r) : 0;
-      if (count == 0 || count > max_candidates) left |= 1u << r;
       if (count > max_candidates) count = 0;
+      left |= static_cast<uint32_t>(count == 0) << r;
       pad(r, count);
       if (count > most) most = count;
     }
+    if (left == all_lanes<T>) return rows.active;
     multiply(most);
     for (int r = 0; r < lanes<T>; ++r) {
       if (!(left >> r & 1))
@@ -62,33 +65,25 @@ class LockstepProducts {
     return (rows.support ? rows.support : words_) + r * rows.words;
   }
 
-  // Packs v, y and joined of a row's weights; returns how many there are.
+  // Packs v, y and joined of a row's weights, if they are not too many; returns how many there are.
   int gather(const ProductRows<T>& rows, int r) {
     if (!rows.support) find_positive(rows.y + r * rows.d, rows.d, words_ + r * rows.words);
-    if (rows.joined) pack_joined(rows, r);
     return rows.d <= packed_row ? gather_short(rows, r) : gather_long(rows, r);
-  }
-
-  void pack_joined(const ProductRows<T>& rows, int r) {
-    const uint64_t *const words = support(rows, r), *const joined = rows.joined + r * rows.words;
-    uint64_t packed = 0;
-    int count = 0;
-    for (int64_t i = 0; i < rows.words && count <= max_candidates; ++i) {
-      packed |= pack_bits(joined[i], words[i]) << count;
-      count += __builtin_popcountll(words[i]);
-    }
-    joined_[r] = static_cast<Int<T>>(packed);
   }
 
   int gather_short(const ProductRows<T>& rows, int r) {
     const T *const y = rows.y + r * rows.d, *const v = rows.v + r * rows.d;
     const uint64_t* const words = support(rows, r);
+    const uint64_t* const joined_words = rows.joined ? rows.joined + r * rows.words : nullptr;
+    uint64_t joined = 0;
     int count = 0;
     for (int64_t i = 0; i < rows.d && count <= max_candidates; i += 64) {
       const uint64_t word = words[i / 64];
+      if (joined_words) joined |= pack_bits(joined_words[i / 64], word) << count;
       if (needs_weights()) gather_word(y + i, rows.d - i, word, y_values(r) + count);
       count += gather_word(v + i, rows.d - i, word, v_values(r) + count);
     }
+    joined_[r] = static_cast<Int<T>>(joined);
     return count;
   }
 
@@ -96,12 +91,18 @@ class LockstepProducts {
   int gather_long(const ProductRows<T>& rows, int r) {
     const T *const y = rows.y + r * rows.d, *const v = rows.v + r * rows.d;
     const uint64_t* const words = support(rows, r);
+    const uint64_t* const joined_words = rows.joined ? rows.joined + r * rows.words : nullptr;
+    uint64_t joined = 0;
     int count = 0;
-    for (int64_t i = 0; i < rows.words && count <= max_candidates; ++i) {
-      count += list_bits(words[i], static_cast<int32_t>(64 * i), positions_ + count);
+    for (int64_t i = 0; i < rows.words; ++i) {
+      const uint64_t word = words[i];
+      if (count + __builtin_popcountll(word) > max_candidates) return max_candidates + 1;
+      if (joined_words) joined |= pack_bits(joined_words[i], word) << count;
+      count += list_bits(word, static_cast<int32_t>(64 * i), positions_ + count);
     }
     for (int k = 0; k < count; ++k) v_values(r)[k] = v[positions_[k]];
     for (int k = 0; needs_weights() && k < count; ++k) y_values(r)[k] = y[positions_[k]];
+    joined_[r] = static_cast<Int<T>>(joined);
     return count;
   }
 
@@ -137,7 +138,7 @@ class LockstepProducts {
 
   int32_t kernel_;
   uint64_t* words_;
-  int32_t positions_[max_candidates + 64];
+  int32_t positions_[max_candidates + 4];
   Int<T> joined_[lanes<T>];
   T counts_[lanes<T>];
   Vec<T> v_[max_candidates], y_[max_candidates];

@@ -20,6 +20,8 @@ constexpr int64_t shortest_row = 32, short_row = 128;
 template <class T, int32_t kernel>
 class ShortLockstep {
  public:
+  static constexpr int64_t streamed_row = 128;  // shorter rows take longer to compute than to store
+
   // Maps the rows; returns the bits of those that are left to do: the ones that are not finite.
   uint32_t run(const LaneRows<T>& rows) {
     load_columns(rows);
@@ -144,6 +146,8 @@ class ShortLockstep {
 template <class T, int32_t kernel>
 class ScreenedLockstep {
  public:
+  static constexpr int64_t streamed_row = Lockstep<T, kernel>::streamed_row;
+
   explicit ScreenedLockstep(uint64_t* words) : screened_(words) {}
 
   uint32_t run(const LaneRows<T>& rows) {

@@ -13,6 +13,7 @@
 #include "masks.hpp"
 #include "one_product.hpp"
 #include "one_row.hpp"
+#include "short_pnorm_products.hpp"
 #include "short_products.hpp"
 #include "threads.hpp"
 #include "workspace.hpp"
@@ -113,7 +114,7 @@ void argmax_groups(const Argmax<T>& call, int64_t begin, int64_t end, Workspace&
   LaneRows<T> rows = {};
   rows.d = call.d;
   rows.words = words_of(call.d);
-  rows.streamed = is_streamed(call.y, call.n, call.d);
+  rows.streamed = is_streamed(call.y, call.n, call.d, Groups::streamed_row);
   for (int64_t first = begin; first < end; first += lanes<T>) {
     const int count = static_cast<int>(end - first < lanes<T> ? end - first : lanes<T>);
     const RowOut<T> out = row_out(call, first);
@@ -193,27 +194,17 @@ inline bool suits_products(int32_t kernel, double theta, bool joined) {
   return kernel == REGMAX_SPARSEMAX || (kernel == REGMAX_OSCARMAX && theta != 0) || theta == 1.5;
 }
 
-// Whether row r has more weights than lockstep takes.
-inline bool many_bits(const uint64_t* support, int r, int64_t d) {
-  const uint64_t* const words = support + r * words_of(d);
-  int count = 0;
-  for (int64_t i = 0; i < words_of(d) && count <= max_candidates; ++i)
-    count += __builtin_popcountll(words[i]);
-  return count > max_candidates;
-}
-
-// Multiplies rows in groups, by LockstepProducts or ShortProducts; `sparse` where those are for few weights.
+// Multiplies rows in groups, by LockstepProducts, ShortProducts or ShortPnormProducts.
 template <class T, class Groups>
-void multiply_groups(const JacobianProduct<T>& call, int32_t kernel, int64_t begin, int64_t end, bool sparse,
-                     Workspace& w, Groups& groups) {
-  const bool streamed = is_streamed(call.out, call.n, call.d);
+void multiply_groups(const JacobianProduct<T>& call, int32_t kernel, int64_t begin, int64_t end, Workspace& w,
+                     Groups& groups) {
+  const bool streamed = is_streamed(call.out, call.n, call.d, Groups::streamed_row);
   for (int64_t first = begin; first < end; first += lanes<T>) {
     const int count = static_cast<int>(end - first < lanes<T> ? end - first : lanes<T>);
     const RowIn<T> row = row_in(call, first);
     uint32_t left = 0;
     for (int r = 0; r < count; ++r) {
-      const bool suits = suits_products(kernel, strength(call.theta, first + r), call.joined);
-      left |= static_cast<uint32_t>(!suits || (sparse && row.support && many_bits(row.support, r, call.d)))
+      left |= static_cast<uint32_t>(!suits_products(kernel, strength(call.theta, first + r), call.joined))
               << r;
     }
     const uint32_t active = (all_lanes<T> >> (lanes<T> - count)) & ~left;
@@ -238,10 +229,14 @@ void jacobian_product_rows(const JacobianProduct<T>& call, int32_t kernel, int64
                            Workspace& w) {
   if (kernel == REGMAX_SPARSEMAX && call.d <= short_product) {
     ShortProducts<T> groups;
-    return multiply_groups(call, kernel, begin, end, false, w, groups);
+    return multiply_groups(call, kernel, begin, end, w, groups);
+  }
+  if (kernel == REGMAX_SQPNORMMAX && call.d <= short_pnorm_product) {
+    ShortPnormProducts<T> groups;
+    return multiply_groups(call, kernel, begin, end, w, groups);
   }
   LockstepProducts<T> groups(kernel, w.words);
-  multiply_groups(call, kernel, begin, end, true, w, groups);
+  multiply_groups(call, kernel, begin, end, w, groups);
 }
 
 template <class T>

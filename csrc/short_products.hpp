@@ -1,5 +1,5 @@
 // sparsemax's Jacobian products of short rows: v minus its mean on the support, without gathering. The sums
-// of a group's rows, each a vector of partial sums, are finished together by a transpose.
+// of a group's rows, each a vector of partial sums, are finished together.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,8 @@ constexpr int64_t short_product = 512;
 template <class T>
 class ShortProducts {
  public:
+  static constexpr int64_t streamed_row = 128;  // shorter rows take longer to compute than to store
+
   // Multiplies the rows; returns the bits of those that are left to do: empty ones, which may be NaN.
   uint32_t run(const ProductRows<T>& rows) {
     uint32_t left = 0;
@@ -46,7 +48,7 @@ class ShortProducts {
     int64_t i = 0;
     for (; i + lanes<T> <= rows.d; i += lanes<T>) sum = add_where(supported(words, i), sum, load(v + i));
     if (i < rows.d) sum = add_where(supported(words, i), sum, load_left(v + i, rows.d - i, T(0)));
-    store<T>(sums_ + r * lanes<T>, sum);
+    sums_[r] = sum;
     return count;
   }
 
@@ -54,13 +56,7 @@ class ShortProducts {
     return from_bits<T>(lanes_of<T>(words[i / 64], static_cast<int>(i % 64)));
   }
 
-  void find_means() {
-    Vec<T> columns[lanes<T>];
-    rows_to_lanes<T>(sums_, lanes<T>, lanes<T>, columns);
-    Vec<T> sum = columns[0];
-    for (int k = 1; k < lanes<T>; ++k) sum += columns[k];
-    store<T>(means_, sum / load(counts_));
-  }
+  void find_means() { store<T>(means_, sum_rows<T>(sums_) / load(counts_)); }
 
   void subtract(const ProductRows<T>& rows, int r) {
     const Vec<T> mean = splat(means_[r]);
@@ -79,7 +75,7 @@ class ShortProducts {
 
   uint64_t words_[lanes<T>][short_product / 64];
   T counts_[lanes<T>], means_[lanes<T>];
-  T sums_[lanes<T> * lanes<T>] = {};
+  Vec<T> sums_[lanes<T>] = {};
 };
 
 }  // namespace regmax::REGMAX_ISA

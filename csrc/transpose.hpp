@@ -39,6 +39,38 @@ struct Pairs {
   static constexpr int from(int i) { return i / 4 * 4 + half * 2 + i % 2 + (i % 4 < 2 ? 0 : all); }
 };
 
+// Inside every block of `size` lanes: every second unit of a's, from the first (second) on, then of b's.
+template <int all, int size, int unit, int half>
+struct Alternate {
+  static constexpr int from(int i) {
+    const int place = i % size / unit, units = size / unit;
+    return i / size * size + (place % (units / 2) * 2 + half) * unit + i % unit +
+           (place < units / 2 ? 0 : all);
+  }
+};
+
+// Adds neighbouring units of n vectors, and leaves n / 2.
+template <class T, int size, int unit>
+inline void add_neighbours(Vec<T>* v, int n) {
+  constexpr int all = lanes<T>;
+  const auto each = std::make_index_sequence<all>();
+  for (int i = 0; i < n / 2; ++i) {
+    v[i] = shuffle<Alternate<all, size, unit, 0>>(v[2 * i], v[2 * i + 1], each) +
+           shuffle<Alternate<all, size, unit, 1>>(v[2 * i], v[2 * i + 1], each);
+  }
+}
+
+// The sums of lanes<T> vectors, that of v[r] in lane r; v is overwritten.
+template <class T>
+inline Vec<T> sum_rows(Vec<T>* v) {
+  int n = lanes<T>;
+  for (int width = 1; width < piece<T>; width *= 2, n /= 2) add_neighbours<T, piece<T>, 1>(v, n);
+  if constexpr (lanes<T> > piece<T>) {
+    for (; n > 1; n /= 2) add_neighbours<T, lanes<T>, piece<T>>(v, n);
+  }
+  return v[0];
+}
+
 inline void transpose_pieces(Vec<float> (&v)[4]) {
   constexpr int all = lanes<float>;
   const auto each = std::make_index_sequence<all>();
