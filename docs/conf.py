@@ -17,6 +17,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
+    "sphinx_copybutton",
     "sphinx-mathjax-offline",  # MathJax inside the site: no page needs a network
     "sphinx_gallery.gen_gallery",
     "plain_docstrings",
@@ -46,6 +47,10 @@ napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 add_module_names = False
 toc_object_entries_show_parents = "hide"
+
+# What is copied from an example is its code alone, without prompts and results.
+copybutton_prompt_text = r">>> |\.\.\. "
+copybutton_prompt_is_regexp = True
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",

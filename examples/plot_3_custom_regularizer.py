@@ -40,7 +40,7 @@ print(y.detach().numpy().round(3))
 # %%
 # The duality gap certifies the result: it is 0 at the optimum and positive anywhere else.
 
-print(f"gap of the result: {regmax.duality_gap(omega, x, y).item():.0e}")
+print(f"gap of the result: {regmax.duality_gap(omega, x, y).abs().item():.0e}")
 print(f"gap of softmax:    {regmax.duality_gap(omega, x, torch.softmax(x, 0)).item():.2f}")
 
 # %%
