@@ -35,19 +35,41 @@ class Arguments {
   bool complete_;
 };
 
-template <class Run>
-PyObject* finish(int64_t numbers, Run run) {
-  if (PyErr_Occurred()) return nullptr;
-  int32_t status;
-  if (numbers < kQuick) {
-    status = run();
-  } else {
-    Py_BEGIN_ALLOW_THREADS;
-    status = run();
-    Py_END_ALLOW_THREADS;
+// What every call ends with.
+struct Rows {
+  int64_t n, d;
+  const uint8_t* mask;
+  int64_t mask_rows, mask_repeat;
+  double theta;
+  const double* thetas;
+  int32_t threads;
+
+  // Members are initialised in the order in which they are declared, which is that of the arguments.
+  explicit Rows(Arguments& in)
+      : n{in.integer()},
+        d{in.integer()},
+        mask{in.pointer<uint8_t>()},
+        mask_rows{in.integer()},
+        mask_repeat{in.integer()},
+        theta{in.number()},
+        thetas{in.pointer<double>()},
+        threads{static_cast<int32_t>(in.integer())} {}
+
+  // The call's status, unless an argument was wrong.
+  template <class Run>
+  PyObject* finish(Run run) const {
+    if (PyErr_Occurred()) return nullptr;
+    int32_t status;
+    if (n * d < kQuick) {
+      status = run();
+    } else {
+      Py_BEGIN_ALLOW_THREADS;
+      status = run();
+      Py_END_ALLOW_THREADS;
+    }
+    return PyLong_FromLong(status);
   }
-  return PyLong_FromLong(status);
-}
+};
 
 template <class T, int32_t (*run)(int32_t, const T*, T*, uint64_t*, uint64_t*, int64_t, int64_t,
                                   const uint8_t*, int64_t, int64_t, double, const double*, int32_t)>
@@ -59,14 +81,10 @@ PyObject* argmax(PyObject*, PyObject* const* values, Py_ssize_t count) {
   T* y = in.pointer<T>();
   auto* support = in.pointer<uint64_t>();
   auto* joined = in.pointer<uint64_t>();
-  const int64_t n = in.integer(), d = in.integer();
-  const auto* mask = in.pointer<uint8_t>();
-  const int64_t rows = in.integer(), repeat = in.integer();
-  const double theta = in.number();
-  const auto* thetas = in.pointer<double>();
-  const auto threads = static_cast<int32_t>(in.integer());
-  return finish(n * d, [=] {
-    return run(kernel, x, y, support, joined, n, d, mask, rows, repeat, theta, thetas, threads);
+  const Rows r(in);
+  return r.finish([&] {
+    return run(kernel, x, y, support, joined, r.n, r.d, r.mask, r.mask_rows, r.mask_repeat, r.theta, r.thetas,
+               r.threads);
   });
 }
 
@@ -81,14 +99,10 @@ PyObject* jacobian_product(PyObject*, PyObject* const* values, Py_ssize_t count)
   const auto* joined = in.pointer<uint64_t>();
   const T* v = in.pointer<T>();
   T* out = in.pointer<T>();
-  const int64_t n = in.integer(), d = in.integer();
-  const auto* mask = in.pointer<uint8_t>();
-  const int64_t rows = in.integer(), repeat = in.integer();
-  const double theta = in.number();
-  const auto* thetas = in.pointer<double>();
-  const auto threads = static_cast<int32_t>(in.integer());
-  return finish(n * d, [=] {
-    return run(kernel, y, support, joined, v, out, n, d, mask, rows, repeat, theta, thetas, threads);
+  const Rows r(in);
+  return r.finish([&] {
+    return run(kernel, y, support, joined, v, out, r.n, r.d, r.mask, r.mask_rows, r.mask_repeat, r.theta,
+               r.thetas, r.threads);
   });
 }
 

@@ -32,9 +32,9 @@ def new_bits(x: Tensor, kernel: str) -> Tensor | None:
     return x.new_empty(bits_shape(x, kernel), dtype=torch.int64) if wanted else None
 
 
-def _bits_pointers(bits: Tensor) -> tuple[int | None, int | None]:
+def _bits_pointers(bits: Tensor | None) -> tuple[int | None, int | None]:
     """Where the core finds support and joined."""
-    if not bits.numel():
+    if bits is None or not bits.numel():
         return None, None
     start = bits.data_ptr()
     return start, start + bits.numel() // 2 * 8 if bits.shape[0] == 2 else None
@@ -55,9 +55,25 @@ def mask_layout(mask: Tensor, x: Tensor) -> tuple[Tensor, int, int]:
     return mask, max(mask.numel() // max(x.shape[-1], 1), 1), max(repeat, 1)
 
 
-def _thetas(thetas: Tensor, x: Tensor) -> Tensor:
-    """One float64 strength per row."""
-    return thetas.expand(*x.shape[:-1], 1).to(torch.float64).contiguous()
+def _row_arguments(
+    x: Tensor, mask: Tensor | None, thetas: Tensor | None, theta: float
+) -> tuple[tuple[Any, ...], tuple[Tensor, ...]]:
+    """The last arguments of a call: n, d, the mask's, the strength's, threads; and the tensors that they point into."""
+    d = x.shape[-1]
+    n = x.numel() // d if d else 0
+    if mask is None and thetas is None:
+        return (n, d, None, 1, 1, theta, None, get_num_threads()), ()
+    owners: list[Tensor] = []
+    keep, mask_rows, mask_repeat, strengths = None, 1, 1, None
+    if mask is not None:
+        mask, mask_rows, mask_repeat = mask_layout(mask, x)
+        keep = mask.data_ptr()
+        owners.append(mask)
+    if thetas is not None:
+        thetas = thetas.expand(*x.shape[:-1], 1).to(torch.float64).contiguous()
+        strengths = thetas.data_ptr()
+        owners.append(thetas)
+    return (n, d, keep, mask_rows, mask_repeat, theta, strengths, get_num_threads()), tuple(owners)
 
 
 def call_argmax(
@@ -65,24 +81,9 @@ def call_argmax(
 ) -> Tensor:
     """Map the rows of a contiguous CPU tensor, and fill `bits` where it is given."""
     y = empty_like(x)
-    d = x.shape[-1]
-    keep, mask_rows, mask_repeat = (None, 1, 1) if mask is None else mask_layout(mask, x)
-    strengths = None if thetas is None else _thetas(thetas, x)
-    support, joined = (None, None) if bits is None else _bits_pointers(bits)
+    arguments, _owners = _row_arguments(x, mask, thetas, theta)
     status = native.ARGMAX[x.itemsize](
-        native.CODES[kernel],
-        x.data_ptr(),
-        y.data_ptr(),
-        support,
-        joined,
-        x.numel() // d if d else 0,
-        d,
-        None if keep is None else keep.data_ptr(),
-        mask_rows,
-        mask_repeat,
-        theta,
-        None if strengths is None else strengths.data_ptr(),
-        get_num_threads(),
+        native.CODES[kernel], x.data_ptr(), y.data_ptr(), *_bits_pointers(bits), *arguments
     )
     if status:
         native.check(status)
@@ -101,25 +102,9 @@ def call_jacobian_product(
     """J v for the rows of CPU tensors; `y` and `bits` are contiguous."""
     v = v.contiguous()
     out = empty_like(y)
-    d = y.shape[-1]
-    keep, mask_rows, mask_repeat = (None, 1, 1) if mask is None else mask_layout(mask, y)
-    strengths = None if thetas is None else _thetas(thetas, y)
-    support, joined = (None, None) if bits is None else _bits_pointers(bits)
+    arguments, _owners = _row_arguments(y, mask, thetas, theta)
     status = native.JACOBIAN_PRODUCT[y.itemsize](
-        native.CODES[kernel],
-        y.data_ptr(),
-        support,
-        joined,
-        v.data_ptr(),
-        out.data_ptr(),
-        y.numel() // d if d else 0,
-        d,
-        None if keep is None else keep.data_ptr(),
-        mask_rows,
-        mask_repeat,
-        theta,
-        None if strengths is None else strengths.data_ptr(),
-        get_num_threads(),
+        native.CODES[kernel], y.data_ptr(), *_bits_pointers(bits), v.data_ptr(), out.data_ptr(), *arguments
     )
     if status:
         native.check(status)
