@@ -65,7 +65,13 @@ inline void prefix_sums(const T* x, int64_t d, double* sums, const Pick& pick) {
 template <class T>
 REGMAX_INLINE void fill_run(T* y, int64_t begin, int64_t end, int64_t d, T value) {
   const Vec<T> values = splat(value);
-  for (int64_t i = begin; i < end; i += lanes<T>) store_left<T>(y + i, d - i, values);
+  int64_t i = begin;
+  if (begin + 2 * lanes<T> <= d) {  // enough for most runs
+    store<T>(y + begin, values);
+    store<T>(y + begin + lanes<T>, values);
+    i += 2 * lanes<T>;
+  }
+  for (; i < end; i += lanes<T>) store_left<T>(y + i, d - i, values);
 }
 
 }  // namespace regmax::REGMAX_ISA

@@ -8,6 +8,7 @@
 #include "calls.hpp"
 #include "dense_products.hpp"
 #include "lockstep.hpp"
+#include "lockstep_chains.hpp"
 #include "lockstep_products.hpp"
 #include "lockstep_short.hpp"
 #include "masks.hpp"
@@ -142,6 +143,10 @@ void argmax_rows(const Argmax<T>& call, int64_t begin, int64_t end, Workspace& w
       ScreenedLockstep<T, kernel> groups(w.words);
       return argmax_groups(call, begin, end, w, groups);
     }
+  }
+  if constexpr (kernel == REGMAX_FUSEDMAX && sizeof(T) == sizeof(float)) {
+    ChainedLockstep groups(w);
+    return argmax_groups(call, begin, end, w, groups);
   }
   Lockstep<T, kernel> groups(w.words);
   argmax_groups(call, begin, end, w, groups);

@@ -40,6 +40,11 @@ inline Vec<float> times_plus(Vec<float> a, Vec<float> b, Vec<float> c) { return 
 inline Vec<double> times_plus(Vec<double> a, Vec<double> b, Vec<double> c) {
   return _mm512_fmadd_pd(a, b, c);
 }
+// 1/a but for rounding.
+inline Vec<float> nearly_inverse(Vec<float> a) {
+  const Vec<float> c = _mm512_rcp14_ps(a);
+  return _mm512_fmadd_ps(c, _mm512_fnmadd_ps(a, c, _mm512_set1_ps(1)), c);
+}
 inline Vec<float> square_root(Vec<float> a) { return _mm512_sqrt_ps(a); }
 inline Vec<double> square_root(Vec<double> a) { return _mm512_sqrt_pd(a); }
 

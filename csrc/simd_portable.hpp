@@ -45,6 +45,10 @@ inline V times_plus(V a, V b, V c) {
   return a * b + c;
 }
 template <class V, class = decltype(V{}[0])>
+inline V nearly_inverse(V a) {
+  return 1 / a;
+}
+template <class V, class = decltype(V{}[0])>
 inline V square_root(V a) {
   for (unsigned i = 0; i < sizeof(V) / sizeof(a[0]); ++i) a[i] = std::sqrt(a[i]);
   return a;

@@ -109,6 +109,23 @@ inline Vec<T> load_pieces(const T* p, int64_t stride) {
 #endif
 }
 
+// The same from x + at[0], x + at[Q], x + at[2 Q], ...
+template <class T>
+inline Vec<T> gather_pieces(const T* x, const int32_t* at) {
+  [[maybe_unused]] constexpr int q = piece<T>;
+#if defined(__AVX512F__)
+  __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i*)(x + at[0])));
+  v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i*)(x + at[q])), 1);
+  v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i*)(x + at[2 * q])), 2);
+  return (Vec<T>)_mm512_inserti32x4(v, _mm_loadu_si128((const __m128i*)(x + at[3 * q])), 3);
+#elif defined(__AVX2__)
+  const __m256i v = _mm256_castsi128_si256(_mm_loadu_si128((const __m128i*)(x + at[0])));
+  return (Vec<T>)_mm256_inserti128_si256(v, _mm_loadu_si128((const __m128i*)(x + at[q])), 1);
+#else
+  return load(x + at[0]);
+#endif
+}
+
 template <class T>
 inline void store_pieces(T* p, int64_t stride, Vec<T> v) {
 #if defined(__AVX512F__)

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "isotonic.hpp"
+#include "lane_strings.hpp"
 #include "screening.hpp"
 #include "simd.hpp"
 #include "tv.hpp"
@@ -25,10 +26,12 @@ struct Workspace {
   int64_t copy_stride;
   uint64_t* kept_bits;  // a bit per score of a group of rows: not deleted
   uint64_t* words;      // a bit per score of a group of rows (lockstep.hpp)
-  uint8_t* joined;      // shares its group with the score before
+  void* groups;         // LaneGroups
+  int64_t d;
+  uint8_t* joined;  // shares its group with the score before
   int8_t* rises;
 
-  Workspace(void* memory, int64_t d) : next_(reinterpret_cast<uintptr_t>(memory)) {
+  Workspace(void* memory, int64_t size) : d(size), next_(reinterpret_cast<uintptr_t>(memory)) {
     const int64_t numbers = 8 * (d + 64 + lanes<float>);  // whole vectors are written behind the last number
     x = take<double>(numbers);
     y = take<double>(numbers);
@@ -44,6 +47,7 @@ struct Workspace {
     kept_bits = take<uint64_t>(8 * words_of(d) * lanes<float>);
     copy_stride = d + 64 + lanes<float>;
     copies = take<char>(vector_bytes * copy_stride);  // lanes<T> rows of T
+    groups = take<char>(LaneGroups::bytes_per_score * (d + 1));
     joined = take<uint8_t>(d);
     rises = take<int8_t>(d);
   }
