@@ -47,11 +47,21 @@ class FlatChains {
     return flat & ~project();
   }
 
-  void write(int r, int64_t length, float* y) const {
+  // Writes a row so mapped, and sets the bits of its support and of the weights that equal the one before, in
+  // words that are zero.
+  void write(int r, int64_t length, float* y, uint64_t* support, uint64_t* joined) const {
+    float before = 0;
     int64_t begin = 0;
     for (int64_t g = r; begin < length; g += lanes<float>) {
       const int64_t end = static_cast<int64_t>(groups_.ends[g]);
-      fill_run(y, begin, end, length, groups_.values[g]);
+      const float value = groups_.values[g];
+      fill_run(y, begin, end, length, value);
+      if (value > 0) {
+        const int64_t second = begin + (value != before);
+        set_bits(support, begin, end);
+        if (second < end) set_bits(joined, second, end);
+      }
+      before = value;
       begin = end;
     }
   }

@@ -27,42 +27,115 @@ struct LaneGroups {
       : values(static_cast<float*>(memory)), ends(values + (d + 1) * lanes<float>) {}
 };
 
-class LaneStrings {
+// How the lanes' pieces end in one round, bits of lanes first.
+struct PieceEnds {
+  uint32_t closed, up, unsure;
+  Vec<float> length, slope;
+};
+
+// The lanes' current pieces. All of it lives in registers.
+class LanePieces {
   using V = Vec<float>;
   using W = Where<float>;
+
+ public:
+  LanePieces(V sizes, V lam) : lam_(lam), size_(sizes) {}
+
+  uint32_t unfinished() const { return bits(greater(size_, V{})); }
+  V begin() const { return begin_; }
+  V place() const { return begin_ + count_; }
+
+  // Goes on by a few scores. What a lane does behind the end of its piece does no harm: of all ends, the
+  // first counts.
+  REGMAX_INLINE PieceEnds follow(const V (&scores)[piece<float>], uint32_t active) {
+    PieceEnds ends{0, 0, 0, size_, V{}};
+    uint32_t open = active;
+    for (V x : scores) {
+      count_ += 1;
+      rest_ += x;
+      const W inner = greater(size_, count_);  // the string's end is fixed
+      const V factor = nearly_inverse(count_), width = select(inner, lam_ * factor, V{});
+      const V upper = times_plus(sum_ + rest_, factor, width),
+              lower = times_plus(sum_ + rest_, factor, -width);
+      const uint32_t rises = open & bits(greater(lower, high_)), falls = open & bits(greater(low_, upper));
+      const uint32_t last = open & ~(rises | falls) & ~bits(inner);
+      ends.length = select(from_bits<float>(rises), high_length_, ends.length);
+      ends.length = select(from_bits<float>(falls), low_length_, ends.length);
+      ends.slope = select(from_bits<float>(rises), high_, ends.slope);
+      ends.slope = select(from_bits<float>(falls), low_, ends.slope);
+      ends.slope = select(from_bits<float>(last), upper, ends.slope);
+      ends.up |= rises;
+      open &= ~(rises | falls | last);
+      high_length_ = select(greater(upper, high_), high_length_, count_);
+      low_length_ = select(greater(low_, lower), low_length_, count_);
+      high_ = smaller(upper, high_);
+      low_ = larger(lower, low_);
+    }
+    const V sum = sum_ + rest_, total = ends.slope * ends.length;
+    rest_ -= sum - sum_;
+    sum_ = sum;
+    ends.closed = active & ~open;
+    ends.unsure = ends.closed & bits(greater(larger(total, -total), lam_ * 64));
+    return ends;
+  }
+
+  // Goes back to where the pieces ended, and begins the next ones. Idle lanes stay where they are.
+  REGMAX_INLINE void restart(const PieceEnds& ends, uint32_t active) {
+    const W closed = from_bits<float>(ends.closed), open = from_bits<float>(active & ~ends.closed);
+    begin_ = add_where(closed, begin_, ends.length);
+    size_ = add_where(closed, size_, -ends.length);
+    sum_ = select(closed, select(from_bits<float>(ends.up), -lam_, lam_), sum_);  // minus the dual there
+    rest_ = select(closed, V{}, rest_);
+    count_ = select(open, count_, V{});
+    high_ = select(closed, splat(far), high_);
+    low_ = select(closed, splat(-far), low_);
+  }
+
+ private:
+  static constexpr float far = 1e30f;  // no slope yet
+
+  V lam_, size_;                          // scores from the piece's begin to the chain's end
+  V begin_{}, count_{}, sum_{}, rest_{};  // of the piece: what is read of it, minus its dual
+  V high_ = splat(far), high_length_{}, low_ = splat(-far),
+    low_length_{};  // its slope's bounds, and where met
+};
+
+class LaneStrings {
+  using V = Vec<float>;
 
  public:
   static constexpr int64_t longest = int64_t{1} << 24;  // places are floats, and shifted integers
 
   // Chain r begins at x + r stride, with a vector to spare behind its end.
   LaneStrings(const float* x, int64_t stride, LaneGroups groups) : x_(x), groups_(groups) {
-    for (int r = 0; r < lanes<float>; ++r) origin_[r] = static_cast<int32_t>(r * stride);
+    for (int r = 0; r < lanes<float>; ++r) {
+      origin_[r] = static_cast<int32_t>(r * stride);
+      lane_[r] = r;
+    }
   }
 
   // Pools the chains of those sizes; counts[r] says how many groups there are. Returns the bits of the chains
   // that took too long, or whose sums are too large.
   uint32_t run(const float* sizes, const float* lam, int* counts) {
     std::memset(counts, 0, lanes<float> * sizeof(int));
-    size_ = load(sizes);
-    lam_ = load(lam);
-    begin_ = count_ = sum_ = rest_ = V{};
-    unsure_ = W{};
-    start_pieces(equal(lam_, lam_));
-    W active = greater(size_, V{});
-    for (int64_t rounds = budget(sizes); bits(active) && rounds > 0; --rounds) {
-      open_ = active;
-      up_ = W{};
-      follow();
-      active = close(active);
+    LanePieces pieces(load(sizes), load(lam));
+    uint32_t active = pieces.unfinished(), unsure = 0;
+    for (int64_t rounds = budget(sizes); active && rounds > 0; --rounds) {
+      V scores[piece<float>];
+      read(pieces.place(), scores);
+      const PieceEnds ends = pieces.follow(scores, active);
+      pieces.restart(ends, active);
+      log(ends, pieces.begin());
       if (logged_ > log_size) read_log(counts);
+      unsure |= ends.unsure;
+      active &= pieces.unfinished();
     }
     read_log(counts);
-    return bits(W(active | unsure_));
+    return active | unsure;
   }
 
  private:
   static constexpr int log_size = 256;
-  static constexpr float far = 1e30f;  // no slope yet
 
   // As in taut_string.hpp: eight readings of every score.
   static int64_t budget(const float* sizes) {
@@ -71,67 +144,19 @@ class LaneStrings {
     return static_cast<int64_t>(most) * 8 / piece<float> + 8;
   }
 
-  void follow() {
-    int32_t places[lanes<float>];
-    const IntVec<float> at =
-        load_integers<float>(origin_) + __builtin_convertvector(begin_ + count_, IntVec<float>);
-    std::memcpy(places, &at, sizeof at);
-    V scores[piece<float>];
-    for (int j = 0; j < piece<float>; ++j) scores[j] = gather_pieces(x_, places + j);
+  REGMAX_INLINE void read(V place, V (&scores)[piece<float>]) {
+    const IntVec<float> at = load_integers<float>(origin_) + __builtin_convertvector(place, IntVec<float>);
+    std::memcpy(places_, &at, sizeof at);
+    for (int j = 0; j < piece<float>; ++j) scores[j] = gather_pieces(x_, places_ + j);
     transpose_pieces(scores);
-    for (int j = 0; j < piece<float>; ++j) step(rest_ += scores[j]);
-    const V sum = sum_ + rest_;
-    rest_ -= sum - sum_;
-    sum_ = sum;
   }
 
-  // One score further, where the piece's sum is sum_ + rest. What follows the step that closes a piece does
-  // no harm: its length and slope are kept by then.
-  REGMAX_INLINE void step(V rest) {
-    count_ += 1;
-    const W inner = greater(size_, count_);  // the string's end is fixed
-    const V capacity = select(inner, lam_, V{}), factor = nearly_inverse(count_), sum = sum_ + rest;
-    const V upper = (sum + capacity) * factor, lower = (sum - capacity) * factor;
-    const W rises = open_ & greater(lower, high_), falls = open_ & greater(low_, upper);
-    up_ = up_ | rises;
-    length_ = select(falls, low_length_, select(rises, high_length_, length_));
-    slope_ = select(falls, low_, select(rises, high_, select(open_, upper, slope_)));
-    open_ = open_ & ~(rises | falls) & inner;
-    high_length_ = select(greater(upper, high_), high_length_, count_);
-    low_length_ = select(greater(low_, lower), low_length_, count_);
-    high_ = smaller(upper, high_);
-    low_ = larger(lower, low_);
-  }
-
-  // Ends the pieces that are not open any more; returns which lanes go on.
-  W close(W active) {
-    const W closed = active & ~open_;
-    const V end = begin_ + length_, total = slope_ * length_;
-    unsure_ = unsure_ | (closed & greater(larger(total, -total), lam_ * 64));
-    log(bits(closed), end);
-    begin_ = select(closed, end, begin_);
-    size_ = select(closed, size_ - length_, size_);
-    sum_ = select(closed, select(up_, -lam_, lam_), sum_);  // minus the dual at the bend
-    rest_ = select(closed, V{}, rest_);
-    count_ = select(open_, count_, V{});
-    start_pieces(closed);
-    return active & greater(size_, V{});
-  }
-
-  void start_pieces(W where) {
-    high_ = select(where, splat(far), high_);
-    low_ = select(where, splat(-far), low_);
-    length_ = size_;  // unless the string bends
-  }
-
-  void log(uint32_t closed, V end) {
-    IntVec<float> lane;
-    for (int r = 0; r < lanes<float>; ++r) lane[r] = r;
+  REGMAX_INLINE void log(const PieceEnds& ends, V end) {
     // The bits of integers, which compress only moves.
-    const V entries = (V)((__builtin_convertvector(end, IntVec<float>) << 4) | lane);
-    store<float>(entries_ + logged_, compress(closed, entries));
-    store<float>(slopes_ + logged_, compress(closed, slope_));
-    logged_ += __builtin_popcount(closed);
+    const V entries = (V)((__builtin_convertvector(end, IntVec<float>) << 4) | load_integers<float>(lane_));
+    store<float>(entries_ + logged_, compress(ends.closed, entries));
+    store<float>(slopes_ + logged_, compress(ends.closed, ends.slope));
+    logged_ += __builtin_popcount(ends.closed);
   }
 
   void read_log(int* counts) {
@@ -148,12 +173,7 @@ class LaneStrings {
 
   const float* x_;
   LaneGroups groups_;
-  int32_t origin_[lanes<float>];
-  V lam_, size_;                                     // scores from the piece's begin to the chain's end
-  V begin_, count_, sum_, rest_;                     // of the piece: how much is read of it, minus its dual
-  V high_{}, high_length_{}, low_{}, low_length_{};  // the bounds of its slope, and where they were met
-  V length_{}, slope_{};                             // its end
-  W open_, up_, unsure_;
+  int32_t origin_[lanes<float>], lane_[lanes<float>], places_[lanes<float>];
   float entries_[log_size + 2 * lanes<float>], slopes_[log_size + 2 * lanes<float>];
   int logged_ = 0;
 };

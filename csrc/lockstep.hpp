@@ -63,6 +63,7 @@ class Lockstep {
   uint32_t run(const LaneRows<T>& rows) {
     find_cuts(rows);
     uint32_t left = screen(rows);
+    if (left == all_lanes<T>) return left;
     left |= solve();
     lanes_to_rows<T>(y_, count_, values(0), stride);
     for (int r = 0; r < lanes<T>; ++r) {

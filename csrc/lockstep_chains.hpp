@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "flat_chains.hpp"
 #include "lockstep.hpp"
@@ -28,21 +29,31 @@ class ChainedLockstep {
  private:
   void write(const LaneRows<float>& rows, int r) {
     const int64_t d = rows.d, length = rows.length[r];
+    uint64_t* const kept = rows.kept[r];
     float* const y = rows.y + r * d;
-    float* const packed = rows.kept[r] ? static_cast<float*>(w_.candidates) : y;
-    chains_.write(r, length, packed);
-    uint64_t* const joined = rows.joined ? rows.joined + r * rows.words : nullptr;
-    if (rows.kept[r]) {
-      spread_row(packed, rows.kept[r], d, y);
-      if (joined) {
-        find_repeated(packed, length, false, w_.chosen);
-        spread_row_bits(w_.chosen, rows.kept[r], d, joined);
-      }
-    } else {
-      if (length < d) fill_run(y, length, d, d, 0.0f);
-      if (joined) find_repeated(y, d, false, joined);
+    float* const packed = kept ? static_cast<float*>(w_.candidates) : y;
+    uint64_t* const support = own_words(rows.support, rows, r, w_.chosen);
+    uint64_t* const joined = own_words(rows.joined, rows, r, w_.kept);
+    chains_.write(r, length, packed, support, joined);
+    if (kept) {
+      spread_row(packed, kept, d, y);
+      spread_bits_in_place(support, kept, d);
+      spread_bits_in_place(joined, kept, d);
+    } else if (length < d) {
+      fill_run(y, length, d, d, 0.0f);
     }
-    if (rows.support) find_nonzero(y, d, rows.support + r * rows.words);
+  }
+
+  // Row r of the words, or `spare` ones where nobody wants them; all zero.
+  static uint64_t* own_words(uint64_t* words, const LaneRows<float>& rows, int r, uint64_t* spare) {
+    uint64_t* const own = words ? words + r * rows.words : spare;
+    for (int64_t i = 0; i < rows.words; ++i) own[i] = 0;
+    return own;
+  }
+
+  void spread_bits_in_place(uint64_t* words, const uint64_t* kept, int64_t d) {
+    std::memcpy(w_.words, words, static_cast<std::size_t>(words_of(d)) * sizeof(uint64_t));
+    spread_row_bits(w_.words, kept, d, words);
   }
 
   Workspace& w_;

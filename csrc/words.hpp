@@ -15,6 +15,19 @@ inline void choose_all(uint64_t* words, int64_t d) {
   if (d % 64) words[d / 64] = ~uint64_t{0} >> (64 - d % 64);
 }
 
+// Sets the bits from begin to end, begin < end.
+inline void set_bits(uint64_t* words, int64_t begin, int64_t end) {
+  const uint64_t from = ~uint64_t{0} << (begin % 64), to = ~uint64_t{0} >> (63 - (end - 1) % 64);
+  const int64_t first = begin / 64, last = (end - 1) / 64;
+  if (first == last) {
+    words[first] |= from & to;
+    return;
+  }
+  words[first] |= from;
+  for (int64_t i = first + 1; i < last; ++i) words[i] = ~uint64_t{0};
+  words[last] |= to;
+}
+
 template <class T>
 REGMAX_INLINE uint32_t lanes_of(uint64_t word, int first) {
   return static_cast<uint32_t>(word >> first) & all_lanes<T>;
