@@ -17,7 +17,7 @@ export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench docs site sanitize clean
+.PHONY: help demo test lint format bench docs site sanitize arm clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -60,6 +60,13 @@ sanitize: $(INSTALLED) ## run adversarial rows through a core built with ASan an
 	cmake --build build/sanitize
 	LD_PRELOAD="$(RUNTIMES)" ASAN_OPTIONS=detect_leaks=0 \
 	  REGMAX_LIBRARY=$(CURDIR)/build/sanitize/_core.so python tests/adversarial.py --rows 200000
+
+ARM := aarch64-linux-gnu-g++
+arm: $(INSTALLED) ## run adversarial rows through the core as compiled for ARM, in an emulator (g++-aarch64-linux-gnu, qemu-user)
+	mkdir -p build
+	$(ARM) -std=c++17 -O3 -Wall -Wextra -ffp-contract=off -static -pthread -DREGMAX_ISA=baseline \
+	  csrc/core.cpp csrc/api.cpp csrc/threads.cpp tests/arm/rows.cpp -o build/arm-rows
+	python tests/arm/judge.py qemu-aarch64 build/arm-rows
 
 # torch first and alone: no other requirement gets to choose its version.
 $(INSTALLED): pyproject.toml constraints.txt $(CORE) $(PACKAGES)

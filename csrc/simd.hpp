@@ -33,8 +33,14 @@ template <class T>
 constexpr int lanes = vector_bytes / static_cast<int>(sizeof(T));
 template <class T>
 constexpr uint32_t all_lanes = (uint32_t{1} << lanes<T>)-1;
+// The integers of which compilers make the result of a comparison.
+#if defined(__clang__)
+using Long = long long;
+#else
+using Long = int64_t;
+#endif
 template <class T>
-using Int = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+using Int = std::conditional_t<sizeof(T) == 4, int32_t, Long>;
 
 template <class T>
 struct Vector {

@@ -118,6 +118,7 @@ class EntailmentConfig(Config):
 
 _PAPER_SEQ2SEQ: dict[str, Any] = {"epochs": 13, "optimizer": "sgd", "rate": 1.0, "halve_after": 8}
 _SMALL_SEQ2SEQ: dict[str, Any] = {
+    "epochs": 8,
     "anneal_from": DENSE_GAMMA,
     "rate": 2e-3,
     "warm_up": 0.05,
