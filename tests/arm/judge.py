@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from adversarial import backward_faults, forward_faults  # noqa: E402
-from adversarial_rows import Batch, random_batch  # noqa: E402
+from adversarial import backward_faults, forward_faults
+from adversarial_rows import Batch, random_batch
 
-from regmax.kernels import native  # noqa: E402
+from regmax.kernels import native
 
 
 def record(batch: Batch, v: np.ndarray) -> bytes:
