@@ -31,7 +31,7 @@ class ShortLockstep {
     store<T>(tau_, taus_);
     store<T>(last_, lasts_);
     for (int r = 0; r < lanes<T>; ++r) {
-      if (rows.length[r] && !(left >> r & 1)) write(rows, r);
+      if (rows.length[r] && !(left >> r & 1)) rows.support ? write<true>(rows, r) : write<false>(rows, r);
     }
     return left;
   }
@@ -112,6 +112,7 @@ class ShortLockstep {
     return (root.unsettled | undefined) & all_lanes<T>;
   }
 
+  template <bool with_bits>
   void write(const LaneRows<T>& rows, int r) {
     const Vec<T> top = splat(top_[r]), tau = splat(tau_[r]), last = splat(last_[r]), zero{};
     const T* const x = rows.x[r];
@@ -121,7 +122,7 @@ class ShortLockstep {
     const auto weigh = [&](int64_t i, Vec<T> v) {
       const Vec<T> z = v - top - tau, positive = larger(z, zero);
       const Vec<T> weight = kernel == REGMAX_SPARSEMAX ? larger(z - last, zero) : positive * positive * last;
-      words[i / 64] |= static_cast<uint64_t>(bits(greater(weight, zero))) << (i % 64);
+      if (with_bits) words[i / 64] |= static_cast<uint64_t>(bits(greater(weight, zero))) << (i % 64);
       return weight;
     };
     int64_t i = 0;
@@ -132,7 +133,7 @@ class ShortLockstep {
       i += lanes<T>;
     }
     for (; i < rows.d; i += lanes<T>) store_left<T>(y + i, rows.d - i, zero);
-    for (int64_t j = 0; rows.support && j < rows.words; ++j) rows.support[r * rows.words + j] = words[j];
+    for (int64_t j = 0; with_bits && j < rows.words; ++j) rows.support[r * rows.words + j] = words[j];
   }
 
   int count_ = 0, coarse_count_ = 0;

@@ -83,6 +83,18 @@ void take_out_deleted(int32_t kernel, const uint8_t* keep, int r, Workspace& w, 
   rows.x[r] = copy;
 }
 
+// Without mask and with one strength for all rows, either all go in lockstep or none.
+template <class T>
+uint32_t choose_whole(const Argmax<T>& call, int64_t first, int count, LaneRows<T>& rows) {
+  const bool suits = suits_lockstep(call.kernel, call.theta.shared);
+  for (int r = 0; r < lanes<T>; ++r) {
+    rows.x[r] = call.x + (first + r) * call.d;
+    rows.length[r] = suits && r < count ? call.d : 0;
+    rows.theta[r] = static_cast<T>(call.theta.shared);
+  }
+  return suits ? 0 : all_lanes<T> >> (lanes<T> - count);
+}
+
 // Fills in which rows of the group go in lockstep, and where they are; returns the bits of the others.
 template <class T>
 uint32_t choose_lanes(const Argmax<T>& call, int64_t first, int count, PrefixLengths& lengths, Workspace& w,
@@ -112,6 +124,7 @@ uint32_t choose_lanes(const Argmax<T>& call, int64_t first, int count, PrefixLen
 template <class T, class Groups>
 void argmax_groups(const Argmax<T>& call, int64_t begin, int64_t end, Workspace& w, Groups& groups) {
   PrefixLengths lengths(call.mask, call.d, begin);
+  const bool plain = !call.mask.bytes && !call.theta.per_row;
   LaneRows<T> rows = {};
   rows.d = call.d;
   rows.words = words_of(call.d);
@@ -122,7 +135,8 @@ void argmax_groups(const Argmax<T>& call, int64_t begin, int64_t end, Workspace&
     rows.y = out.y;
     rows.support = out.support;
     rows.joined = out.joined;
-    uint32_t left = choose_lanes(call, first, count, lengths, w, rows);
+    uint32_t left =
+        plain ? choose_whole(call, first, count, rows) : choose_lanes(call, first, count, lengths, w, rows);
     left |= groups.run(rows) & (all_lanes<T> >> (lanes<T> - count));
     for (; left; left &= left - 1) {
       const int64_t i = first + __builtin_ctz(left);
