@@ -52,21 +52,29 @@ REGMAX_INLINE Vec<T> total(const Vec<T> (&sums)[unrolled]) {
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
+// Counts are integers while they are added up: floating point additions are the scarce ones.
+template <class T>
+REGMAX_INLINE Vec<T> total_count(const IntVec<T> (&counts)[unrolled]) {
+  return __builtin_convertvector((counts[0] + counts[1]) + (counts[2] + counts[3]), Vec<T>);
+}
+
 // Michelot's rounds (simplex.hpp) from a lower bound. Every round's tau is a lower bound, so a few rounds
 // screen.
 template <class T>
 inline Threshold<T> lane_threshold(const Vec<T>* x, int count, Vec<T> tau, int rounds) {
   const Vec<T> one = splat(T(1));
+  const IntVec<T> unit = IntVec<T>{} + 1;
   Vec<T> before = splat(T(1e30));
   Where<T> fewer{};
   for (int round = 0; round < rounds; ++round) {
-    Vec<T> sums[unrolled] = {}, counts[unrolled] = {};
+    Vec<T> sums[unrolled] = {};
+    IntVec<T> counts[unrolled] = {};
     for_columns(count, [&](int k, int j) {
       const Where<T> above = greater(x[k], tau);
       sums[j] = add_where(above, sums[j], x[k]);
-      counts[j] = add_where(above, counts[j], one);
+      counts[j] = add_where(above, counts[j], unit);
     });
-    const Vec<T> left = total<T>(counts);
+    const Vec<T> left = total_count<T>(counts);
     fewer = greater(before, left);
     if (!bits(fewer)) break;
     // The -1 comes last: next to it, small scores would lose their digits.
@@ -81,12 +89,14 @@ inline Threshold<T> lane_threshold(const Vec<T>* x, int count, Vec<T> tau, int r
 template <class T>
 inline void lane_settle(Vec<T>* y, int count) {
   const Vec<T> one = splat(T(1)), zero{};
-  Vec<T> sums[unrolled] = {}, counts[unrolled] = {};
+  const IntVec<T> unit = IntVec<T>{} + 1;
+  Vec<T> sums[unrolled] = {};
+  IntVec<T> counts[unrolled] = {};
   for_columns(count, [&](int k, int j) {
     sums[j] += y[k];
-    counts[j] = add_where(greater(y[k], zero), counts[j], one);
+    counts[j] = add_where(greater(y[k], zero), counts[j], unit);
   });
-  const Vec<T> excess = (total<T>(sums) - one) / total<T>(counts);
+  const Vec<T> excess = (total<T>(sums) - one) / total_count<T>(counts);
   for (int k = 0; k < count; ++k) y[k] = select(greater(y[k], zero), larger(y[k] - excess, zero), zero);
 }
 

@@ -37,8 +37,8 @@ inline CubicRoot<T> lane_cubic_root(const Vec<T>* x, int count, int rounds, Vec<
     const Vec<T> s1 = total<T>(sums1), s3 = total<T>(sums3);
     s2 = total<T>(sums2);
     if (!bits(moving) || round == rounds) return {s2, bits(moving)};
-    const Vec<T> r = s2 * s2 * s2 / s3;
-    const Vec<T> step = (r - one) * s2 * s3 / ((r + r + one) * (s1 * s3 * 2 - s2 * s2));
+    const Vec<T> cube = s2 * s2 * s2;  // r s_3: a single division
+    const Vec<T> step = (cube - s3) * s2 * s3 / ((cube + cube + s3) * (s1 * s3 * 2 - s2 * s2));
     *largest = select(moving, *largest - step, *largest);
     // Convergence is quadratic: what follows a step this small is below rounding.
     moving = moving & greater(larger(step, -step), tolerance * *largest);

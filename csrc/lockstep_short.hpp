@@ -80,18 +80,20 @@ class ShortLockstep {
   uint32_t find_threshold() {
     const Vec<T> one = splat(T(1)), zero{};
     taus_ = lane_threshold<T>(coarse_, coarse_count_, splat(T(-1)), 3).tau - splat(16 * rounding<T>);
+    const IntVec<T> unit = IntVec<T>{} + 1;
     Vec<T> sum{}, before = splat(T(1e30));
     Where<T> fewer{};
     for (int round = 0; round < 64; ++round) {
-      Vec<T> sums[unrolled] = {}, counts[unrolled] = {};
+      Vec<T> sums[unrolled] = {};
+      IntVec<T> counts[unrolled] = {};
       for_columns(count_, [&](int k, int j) {
         const Vec<T> t = x_[k] - taus_;
         const Where<T> above = not_at_most(t, zero);  // NaN is, and spoils the sum
         sums[j] = add_where(above, sums[j], t);
-        counts[j] = add_where(above, counts[j], one);
+        counts[j] = add_where(above, counts[j], unit);
       });
       sum = total<T>(sums);
-      const Vec<T> left = total<T>(counts);
+      const Vec<T> left = total_count<T>(counts);
       lasts_ = (sum - one) / left;
       fewer = greater(before, left);
       if (!bits(fewer)) break;

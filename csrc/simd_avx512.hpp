@@ -26,6 +26,12 @@ inline Vec<float> add_where(__mmask16 m, Vec<float> a, Vec<float> b) {
 inline Vec<double> add_where(__mmask8 m, Vec<double> a, Vec<double> b) {
   return _mm512_mask_add_pd(a, m, a, b);
 }
+inline IntVec<float> add_where(__mmask16 m, IntVec<float> a, IntVec<float> b) {
+  return (IntVec<float>)_mm512_mask_add_epi32((__m512i)a, m, (__m512i)a, (__m512i)b);
+}
+inline IntVec<double> add_where(__mmask8 m, IntVec<double> a, IntVec<double> b) {
+  return (IntVec<double>)_mm512_mask_add_epi64((__m512i)a, m, (__m512i)a, (__m512i)b);
+}
 inline uint32_t bits(__mmask16 m) { return m; }
 template <class T>
 inline Where<T> from_bits(uint32_t m) {
