@@ -25,6 +25,9 @@ struct ProductRows {
 
 constexpr int64_t packed_row = 128;
 
+// Whether J depends on the weights themselves, and not only on which there are, and which of them are joined.
+inline bool reads_weights(int32_t kernel) { return kernel == REGMAX_OSCARMAX || kernel == REGMAX_SQPNORMMAX; }
+
 template <class T>
 class LockstepProducts {
  public:
@@ -59,7 +62,6 @@ class LockstepProducts {
 
   T* v_values(int r) { return v_values_ + r * stride; }
   T* y_values(int r) { return y_values_ + r * stride; }
-  bool needs_weights() const { return kernel_ == REGMAX_OSCARMAX || kernel_ == REGMAX_SQPNORMMAX; }
 
   const uint64_t* support(const ProductRows<T>& rows, int r) const {
     return (rows.support ? rows.support : words_) + r * rows.words;
@@ -80,7 +82,7 @@ class LockstepProducts {
     for (int64_t i = 0; i < rows.d && count <= max_candidates; i += 64) {
       const uint64_t word = words[i / 64];
       if (joined_words) joined |= pack_bits(joined_words[i / 64], word) << count;
-      if (needs_weights()) gather_word(y + i, rows.d - i, word, y_values(r) + count);
+      if (reads_weights(kernel_)) gather_word(y + i, rows.d - i, word, y_values(r) + count);
       count += gather_word(v + i, rows.d - i, word, v_values(r) + count);
     }
     joined_[r] = static_cast<Int<T>>(joined);
@@ -101,7 +103,7 @@ class LockstepProducts {
       count += list_bits(word, static_cast<int32_t>(64 * i), positions_ + count);
     }
     for (int k = 0; k < count; ++k) v_values(r)[k] = v[positions_[k]];
-    for (int k = 0; needs_weights() && k < count; ++k) y_values(r)[k] = y[positions_[k]];
+    for (int k = 0; reads_weights(kernel_) && k < count; ++k) y_values(r)[k] = y[positions_[k]];
     joined_[r] = static_cast<Int<T>>(joined);
     return count;
   }
@@ -125,7 +127,7 @@ class LockstepProducts {
 
   void multiply(int count) {
     rows_to_lanes<T>(v_values(0), stride, count, v_);
-    if (needs_weights()) rows_to_lanes<T>(y_values(0), stride, count, y_);
+    if (reads_weights(kernel_)) rows_to_lanes<T>(y_values(0), stride, count, y_);
     if (kernel_ == REGMAX_SQPNORMMAX) {
       lane_sqpnorm_product<T>(y_, v_, count);
     } else {
