@@ -149,7 +149,7 @@ _SMALL_ENTAILMENT: dict[str, Any] = {
     "anneal_from": DENSE_GAMMA,
     "epochs": 8,
     "decay_from": 0.4,
-    "dropout": 0.1,
+    "dropout": 0.25,
     "words": 50,
     "balance": True,
 }
