@@ -50,6 +50,24 @@ def test_the_number_of_threads_does_not_change_a_bit(entry: Entry, shape: tuple[
             assert torch.equal(a, b)
 
 
+@MAPPINGS
+@pytest.mark.parametrize("shape", [(8192, 64), (4096, 128), (1024, 512), (256, 2048)])
+def test_a_large_batch_is_its_parts(entry: Entry, shape: tuple[int, int]) -> None:
+    """Large results are written past the caches, those of the parts are not."""
+    torch.set_num_threads(1)
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(2))
+    mask = torch.arange(shape[1]) < torch.randint(
+        shape[1], (shape[0], 1), generator=torch.Generator().manual_seed(3)
+    )
+    for given, keep in ((x, None), (x, mask), (x.double(), None)):
+        whole = forward_and_backward(entry, given, mask=keep)
+        masks = [None] * 4 if keep is None else keep.chunk(4)
+        pairs = zip(given.chunk(4), masks, strict=True)
+        parts = [forward_and_backward(entry, part, mask=part_keep) for part, part_keep in pairs]
+        for together, apart in zip(whole, zip(*parts, strict=True), strict=True):
+            assert torch.equal(together, torch.cat(apart))
+
+
 def _work_in_child(queue: Any, x: np.ndarray) -> None:
     queue.put(regmax.fusedmax(x, lam=0.1).sum())
 
