@@ -8,6 +8,7 @@
 
 #include "attention_flat.hpp"
 #include "attention_weights.hpp"
+#include "flat_chains.hpp"
 #include "lockstep.hpp"
 #include "mappings.hpp"
 #include "workspace.hpp"
@@ -41,7 +42,11 @@ class RowMapper {
   static constexpr int rows = lanes<T>;
 
   RowMapper(int32_t kernel, double theta, Workspace& workspace)
-      : kernel_(kernel), theta_(theta), suits_(suits_lockstep(kernel, theta)), w_(workspace) {}
+      : kernel_(kernel),
+        theta_(theta),
+        suits_(suits_lockstep(kernel, theta)),
+        w_(workspace),
+        chains_(workspace) {}
 
   // How many rows so far went the longest way.
   int64_t general_rows() const { return general_rows_; }
@@ -55,9 +60,13 @@ class RowMapper {
       left = screen(row, count);
       left |= solve();
     }
+    const uint32_t chained = map_chains(row, count, left);
+    general_rows_ += __builtin_popcount(chained);
     for (int r = 0; r < count; ++r) {
-      if (!(left >> r & 1 ? write_alone(row[r], top_of(maxima + r * lanes<T>), writer)
-                          : write(row[r], r, writer)))
+      if (chained >> r & 1) {
+        if (!write_chain(row[r], r, writer)) return false;
+      } else if (!(left >> r & 1 ? write_alone(row[r], top_of(maxima + r * lanes<T>), writer)
+                                 : write(row[r], r, writer)))
         return false;
     }
     return true;
@@ -212,6 +221,33 @@ class RowMapper {
     return true;
   }
 
+  // Flat rows of fusedmax, together; returns their bits.
+  uint32_t map_chains(const ScoreRow<T>* row, int count, uint32_t left) {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      const float* x[lanes<T>];
+      int64_t lengths[lanes<T>];
+      float lam[lanes<T>];
+      uint32_t wanted = 0;
+      for (int r = 0; r < count; ++r) {
+        x[r] = row[r].x;
+        lengths[r] = row[r].length;
+        lam[r] = static_cast<float>(theta_);
+        wanted |= row[r].length > 0 ? left & 1u << r : 0;
+      }
+      if (kernel_ == REGMAX_FUSEDMAX && suits_ && wanted) return chains_.map(x, lengths, lam, wanted);
+    }
+    return 0;
+  }
+
+  bool write_chain(const ScoreRow<T>& row, int r, RowWriter<T>& writer) {
+    if (!writer.begin(row.length)) return false;
+    chains_.each_run(r, row.length, [&](int64_t begin, int64_t end, float weight, bool repeats) {
+      if (weight > 0) writer.append_run(static_cast<T>(weight), begin, end, repeats, row.columns);
+    });
+    writer.end();
+    return true;
+  }
+
   // Any row, with as many candidates as there may be.
   bool write_alone(const ScoreRow<T>& row, T top, RowWriter<T>& writer) {
     if (!writer.begin(row.length)) return false;
@@ -262,6 +298,7 @@ class RowMapper {
   double theta_;
   bool suits_;
   Workspace& w_;
+  FlatChains chains_;
   int64_t general_rows_ = 0;
   int count_ = 1;
   int counts_[lanes<T>];

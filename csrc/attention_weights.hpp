@@ -42,6 +42,19 @@ class RowWriter {
     block_.size += count;
   }
 
+  // A run of equal weights at places begin to end; `joined` says that the one before is of the same group.
+  void append_run(T weight, int64_t begin, int64_t end, bool joined, const int32_t* columns) {
+    const int64_t count = end - begin;
+    T* const values = static_cast<T*>(block_.values) + block_.size;
+    int32_t* const out = block_.columns + block_.size;
+    for (int64_t k = 0; k < count; k += lanes<T>) store<T>(values + k, splat(weight));
+    for (int64_t k = 0; k < count; ++k)
+      out[k] = columns ? columns[begin + k] : static_cast<int32_t>(begin + k);
+    std::memset(block_.joined + block_.size, 1, static_cast<std::size_t>(count));
+    block_.joined[block_.size] = joined;
+    block_.size += count;
+  }
+
   void end() { block_.counts[block_.rows++] = static_cast<int32_t>(block_.size - first_); }
 
  private:

@@ -47,21 +47,17 @@ class FlatChains {
     return flat & ~project();
   }
 
-  // Writes a row so mapped, and sets the bits of its support and of the weights that equal the one before, in
-  // words that are zero.
-  void write(int r, int64_t length, float* y, uint64_t* support, uint64_t* joined) const {
-    float before = 0;
+  // Calls visit(begin, end, weight, repeats) for every group of a row so mapped, where `repeats` says that
+  // the group before has the same weight.
+  template <class Visit>
+  REGMAX_INLINE void each_run(int r, int64_t length, const Visit& visit) const {
+    float before = -1;
     int64_t begin = 0;
     for (int64_t g = r; begin < length; g += lanes<float>) {
       const int64_t end = static_cast<int64_t>(groups_.ends[g]);
-      const float value = groups_.values[g];
-      fill_run(y, begin, end, length, value);
-      if (value > 0) {
-        const int64_t second = begin + (value != before);
-        set_bits(support, begin, end);
-        if (second < end) set_bits(joined, second, end);
-      }
-      before = value;
+      const float weight = groups_.values[g];
+      visit(begin, end, weight, weight == before);
+      before = weight;
       begin = end;
     }
   }

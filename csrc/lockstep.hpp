@@ -128,7 +128,7 @@ class Lockstep {
       uint64_t* const words = words_ + r * rows.words;
       int count = length ? find_candidates(x, length, top_[r], cut_[r], values(r), words) : 0;
       for (int64_t i = words_of(length); i < rows.words; ++i) words[i] = 0;
-      if (count > max_candidates) {
+      if (count > max_candidates || is_long_chain(count, length)) {
         left |= 1u << r;
         count = 0;
       }
@@ -142,6 +142,12 @@ class Lockstep {
       count_ = count > count_ ? count : count_;
     }
     return left;
+  }
+
+  // Whether a row is better off as a whole chain (lockstep_chains.hpp): here, chains cost the square of their
+  // length.
+  static bool is_long_chain(int count, int64_t length) {
+    return kernel == REGMAX_FUSEDMAX && sizeof(T) == sizeof(float) && count == length && count > 16;
   }
 
   void keep_runs(const Runs& runs, int r) {

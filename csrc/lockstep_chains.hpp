@@ -36,7 +36,13 @@ class ChainedLockstep {
     float* const packed = kept ? static_cast<float*>(w_.candidates) : y;
     uint64_t* const support = own_words(rows.support, rows, r, w_.chosen);
     uint64_t* const joined = own_words(rows.joined, rows, r, w_.kept);
-    chains_.write(r, length, packed, support, joined);
+    chains_.each_run(r, length, [&](int64_t begin, int64_t end, float weight, bool repeats) {
+      fill_run(packed, begin, end, length, weight);
+      if (weight == 0) return;
+      set_bits(support, begin, end);
+      const int64_t second = repeats ? begin : begin + 1;
+      if (second < end) set_bits(joined, second, end);
+    });
     if (kept) {
       spread_row(packed, kept, d, y);
       spread_bits_in_place(support, kept, d);
