@@ -37,6 +37,14 @@ inline void lane_average_chains(Vec<T>* v, int count, IntVec<T> joined) {
 template <class T>
 inline void lane_average_equal(const Vec<T>* y, Vec<T>* v, int count) {
   const Vec<T> one = splat(T(1));
+  uint32_t different = 0;
+  for (int k = 1; k < count; ++k) different |= ~bits(equal(y[k], y[0]));
+  if (!(different & all_lanes<T>)) {  // uniform weights are common
+    Vec<T> sum{};
+    for (int k = 0; k < count; ++k) sum += v[k];
+    for (int k = 0; k < count; ++k) v[k] = sum / splat(static_cast<T>(count));
+    return;
+  }
   Vec<T> means[max_candidates];
   for (int k = 0; k < count; ++k) {
     Vec<T> sum{}, size{};

@@ -79,8 +79,9 @@ class LockstepProducts {
     const uint64_t* const joined_words = rows.joined ? rows.joined + r * rows.words : nullptr;
     uint64_t joined = 0;
     int count = 0;
-    for (int64_t i = 0; i < rows.d && count <= max_candidates; i += 64) {
+    for (int64_t i = 0; i < rows.d; i += 64) {
       const uint64_t word = words[i / 64];
+      if (count + __builtin_popcountll(word) > max_candidates) return max_candidates + 1;
       if (joined_words) joined |= pack_bits(joined_words[i / 64], word) << count;
       if (reads_weights(kernel_)) gather_word(y + i, rows.d - i, word, y_values(r) + count);
       count += gather_word(v + i, rows.d - i, word, v_values(r) + count);
