@@ -30,6 +30,15 @@ def test_every_instruction_set(name: str, capfd: pytest.CaptureFixture[str]) -> 
         native.use_instruction_set(usual)
 
 
+@pytest.mark.parametrize("d", [17, 32, 100, 1000])
+def test_flat_rows_are_cut_where_float64_cuts_them(d: int) -> None:
+    x = (5 + 0.03 * np.random.default_rng(d).normal(size=(40, d))).astype(np.float32)
+    y = native.argmax("fusedmax", x, None, 0.1)
+    exact = native.argmax("fusedmax", x.astype(np.float64), None, 0.1)
+    np.testing.assert_allclose(y, exact, rtol=0, atol=1e-7)
+    np.testing.assert_array_equal(np.diff(y) != 0, np.diff(exact) != 0)
+
+
 def batch_of(kernel: str, theta: float) -> tuple[Batch, np.ndarray]:
     x = np.random.default_rng(0).normal(size=(50, 20)).astype(np.float32)
     return Batch(kernel, theta, "normal", x, None), native.argmax(kernel, x, None, theta)
