@@ -78,7 +78,7 @@ def test_the_demo_says_why_a_run_failed(tmp_path: Path) -> None:
 def test_an_interrupted_demo_stops_its_runs_and_goes_on_when_called_again(tmp_path: Path) -> None:
     code = (
         "import sys; from regmax.cli import main; from regmax.experiments import demo\n"
-        f"demo._FIELDS = {SMALL | {'epochs': 30, 'save_every': 1}}\n"
+        f"demo._FIELDS = {SMALL | {'epochs': 150, 'save_every': 1}}\n"
         "demo._STEPS, demo.MAPPINGS = 3, ('softmax',)\n"
         f"sys.exit(main(['demo', '--out', {str(tmp_path)!r}]))"
     )
@@ -99,4 +99,4 @@ def test_an_interrupted_demo_stops_its_runs_and_goes_on_when_called_again(tmp_pa
     again = subprocess.run(command, capture_output=True, text=True, check=True)
     assert again.stdout.splitlines()[-1] == str(tmp_path / "report.html")
     assert "epoch 1:" not in again.stdout
-    assert "epoch 30:" in again.stdout
+    assert "epoch 150:" in again.stdout
