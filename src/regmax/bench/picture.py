@@ -116,10 +116,15 @@ def _ticks(axes: "Axes", lengths: Sequence[int]) -> None:
 
 
 def attention(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Attention as a whole: time over that of torch's against the number of keys, a panel for each direction."""
+    """Attention as a whole: time over that of torch's against the number of keys.
+
+    A panel for each run; runs come in pairs, forward and forward + backward of the same scores, one above the other.
+    """
     runs = list(dict.fromkeys(str(row.get("run", "")) for row in rows))
-    figure = Figure(figsize=(1.2 + 4.2 * len(runs), 4.2), layout="constrained")
-    grid = figure.subplots(1, len(runs), sharey=True, squeeze=False).ravel().tolist()
+    down = 2 if len(runs) % 2 == 0 else 1
+    across = len(runs) // down
+    figure = Figure(figsize=(1.2 + 4.0 * across, 1.0 + 3.2 * down), layout="constrained")
+    grid = figure.subplots(down, across, sharey=True, squeeze=False).ravel(order="F").tolist()
     for axes, run in zip(grid, runs, strict=True):
         chosen = [row for row in rows if str(row.get("run", "")) == run]
         axes.set(xscale="log", yscale="log", title=run)
