@@ -77,7 +77,9 @@ def test_the_demo_says_why_a_run_failed(tmp_path: Path) -> None:
 
 def test_an_interrupted_demo_stops_its_runs_and_goes_on_when_called_again(tmp_path: Path) -> None:
     code = (
-        "import sys; from regmax.cli import main; from regmax.experiments import demo\n"
+        "import signal, sys; from regmax.cli import main; from regmax.experiments import demo\n"
+        # A process started in the background by a shell ignores Ctrl-C, and hands that on to its children.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"demo._FIELDS = {SMALL | {'epochs': 150, 'save_every': 1}}\n"
         "demo._STEPS, demo.MAPPINGS = 3, ('softmax',)\n"
         f"sys.exit(main(['demo', '--out', {str(tmp_path)!r}]))"
