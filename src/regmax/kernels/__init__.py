@@ -3,7 +3,7 @@
 Three implementations of one contract, `x` being scores already divided by gamma, along the last dimension:
 
 * `reference` -- NumPy, one row at a time: the specification that the others are tested against;
-* `native` -- the C++ core, by ctypes: what runs on the CPU;
+* `native` -- the C++ core: what runs on the CPU;
 * `tensors` -- batched PyTorch operations: what runs on every other device.
 
 `argmax(kernel, x, keep, theta)` maps rows and `jacobian_product(kernel, y, v, keep, theta)` multiplies by the
