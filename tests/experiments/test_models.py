@@ -9,9 +9,11 @@ import torch
 from tiny import start, tiny
 
 from regmax.experiments.data.batches import padded
-from regmax.experiments.data.vocabulary import END, START
+from regmax.experiments.data.pairs import Pair
+from regmax.experiments.data.vocabulary import END, START, UNKNOWN
 from regmax.experiments.models.entailment import Batch as Inference
 from regmax.experiments.models.output import Output
+from regmax.experiments.models.search import Hypothesis
 from regmax.experiments.models.seq2seq import Batch
 from regmax.names import MAPPINGS
 
@@ -42,6 +44,25 @@ def test_every_mapping_trains_and_tests(mapping: str, tmp_path: Path) -> None:
     result = trainer.task.test()
     assert result.attention["recall"] >= 0
     assert (result.attention["zeros"] == 0) == (mapping == "softmax")
+
+
+def test_scaled_scores_are_divided_by_the_root_of_the_states_size(tmp_path: Path) -> None:
+    def first_scores(scaled: bool) -> torch.Tensor:
+        config = tiny(dropout=0.0, words=16, hidden=16, scaled=scaled)
+        model = start(config, tmp_path / str(scaled)).task.model.eval()
+        batch = Batch(torch.tensor([[4, 5, 6]]), torch.tensor([3]), torch.tensor([[START, 4, END]]))
+        return model.teach(batch)[1][0].x
+
+    torch.testing.assert_close(first_scores(True), first_scores(False) / 4)
+
+
+def test_an_unknown_word_is_copied_from_where_attention_looked(tmp_path: Path) -> None:
+    y = torch.tensor([[0.0, 1.0], [0.6, 0.4], [0.5, 0.5]])
+    hypothesis = Hypothesis([UNKNOWN, 4, END], 0.0, y, y)
+    pair = Pair(("seen", "unheard"), (("a",),))
+    for copy, first in ((True, "unheard"), (False, "<unk>")):
+        task = start(tiny(copy_unknown=copy), tmp_path / str(copy)).task
+        assert task._text(pair, hypothesis) == (first, task.target_words.words[4])
 
 
 def test_padding_does_not_change_a_translation(tmp_path: Path) -> None:

@@ -55,6 +55,13 @@ def test_each_run_is_a_line_and_those_without_annealing_are_dashed(run: Make) ->
     assert ax.get_ylabel() == "dev BLEU"
 
 
+def test_runs_on_raw_scores_say_so(run: Make) -> None:
+    folders = [run("sparsemax", scaled=False), run("sparsemax", scaled=False, anneal_from=0.0)]
+    (ax,) = learning_curves(folders).axes
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["sparsemax, raw scores", "sparsemax, raw scores, not annealed"]
+
+
 def test_the_score_is_one_that_all_runs_have_or_the_one_asked_for(run: Make) -> None:
     folders = [run("softmax"), run("fusedmax", score="dev loss")]
     (ax,) = learning_curves(folders).axes

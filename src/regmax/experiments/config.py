@@ -95,11 +95,13 @@ class Seq2SeqConfig(Config):
     layers: int = 2
     bidirectional: bool = False
     shared: bool = False  # one vocabulary and one embedding for both sides and the output
+    scaled: bool = False  # divide the scores by sqrt(hidden), so that attention starts dense
     word_values: bool = False  # attention also sees the word vectors, not the encoder's states alone
     frequent: int = 0  # output in two levels, with this many words in the first; 0: in one
     init: float = 0.1  # uniform initial weights within this; 0: torch's own
     per_sentence: bool = True  # divide the loss by the sentences of a batch rather than by their words
     beam: int = 5
+    copy_unknown: bool = False  # write the source word that attention saw most, where the model writes <unk>
     length_penalty: float = 0.0  # rank by log p / length ** this
     decode_dev: bool = False  # BLEU or ROUGE of greedy decoding after each epoch, too
     truncate: int = 75  # bytes of a summary
@@ -118,7 +120,8 @@ class EntailmentConfig(Config):
 
 _PAPER_SEQ2SEQ: dict[str, Any] = {"epochs": 13, "optimizer": "sgd", "rate": 1.0, "halve_after": 8}
 _SMALL_SEQ2SEQ: dict[str, Any] = {
-    "epochs": 8,
+    "epochs": 5,
+    "dropout": 0.2,
     "anneal_from": DENSE_GAMMA,
     "rate": 2e-3,
     "warm_up": 0.05,
@@ -128,6 +131,7 @@ _SMALL_SEQ2SEQ: dict[str, Any] = {
     "hidden": 256,
     "layers": 1,
     "bidirectional": True,
+    "scaled": True,
     "frequent": 1000,
     "init": 0.0,
     "per_sentence": False,
@@ -142,6 +146,7 @@ _SMALL_SUMMARIZATION: dict[str, Any] = {
     "largest_vocabulary": 20_000,
     "shared": True,
     "word_values": True,
+    "copy_unknown": True,
 }
 # The appendix names no size of the states.
 _PAPER_ENTAILMENT: dict[str, Any] = {"epochs": 200, "rate": 3e-4, "dropout": 0.1, "parses": True}

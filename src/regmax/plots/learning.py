@@ -17,14 +17,23 @@ if TYPE_CHECKING:
 _SCORES = ("dev BLEU", "dev ROUGE-1 f1", "dev accuracy")
 _MARKERS = dict(zip(LINES, "osD^v", strict=True))  # with the colour: what tells mappings apart in print
 
+# By what helped a run learn: scores scaled or not, gamma annealed or not.
+_DASHES: dict[tuple[bool, bool], Any] = {
+    (True, True): "solid",
+    (True, False): (0, (4, 2)),
+    (False, True): (0, (4, 2, 1, 2)),
+    (False, False): (0, (1, 2)),
+}
+
 
 def learning_curves(
     folders: Sequence[Path | str], *, score: str | None = None, ax: "Axes | None" = None
 ) -> "Figure":
-    """Draw a development score against the epoch, a line for each run; dashed where gamma was not annealed.
+    """Draw a development score against the epoch, a line for each run.
 
-    Runs that are still training are drawn as far as they are. Runs that differ in their seed alone look alike and have
-    one entry in the legend.
+    Lines are dashed where gamma was not annealed, dash-dotted where the scores were not scaled, dotted where
+    neither was done. Runs that are still training are drawn as far as they are. Runs that differ in their seed
+    alone look alike and have one entry in the legend.
 
     Args:
         folders: the runs' folders, all of one task on the same data.
@@ -55,9 +64,8 @@ def learning_curves(
         ax = new_figure(6.4, 3.8).subplots()
     drawn: set[str] = set()
     for run in sorted(runs, key=lambda run: list(MAPPINGS).index(run.setting.mapping)):
-        label = run.setting.label if run.annealed else f"{run.setting.label}, not annealed"
-        _draw(ax, run, score, "_nolegend_" if label in drawn else label)
-        drawn.add(label)
+        _draw(ax, run, score, "_nolegend_" if run.label in drawn else run.label)
+        drawn.add(run.label)
     ax.set_xlabel("epoch", color=INK)
     ax.set_ylabel(score, color=INK)
     ax.locator_params(axis="x", integer=True)
@@ -78,8 +86,7 @@ def _draw(ax: "Axes", run: Run, score: str, label: str) -> None:
         "markersize": 4.5,
         "linewidth": 1.6,
     }
-    dashes = "solid" if run.annealed else (0, (4, 2))
-    ax.plot(*zip(*points, strict=True), linestyle=dashes, label=label, **style)
+    ax.plot(*zip(*points, strict=True), linestyle=_DASHES[run.scaled, run.annealed], label=label, **style)
 
 
 def _common_score(runs: Sequence[Run]) -> str:

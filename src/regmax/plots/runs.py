@@ -25,6 +25,13 @@ class Run:
     task: str = ""
     test: tuple[str, ...] = ()  # its files
     annealed: bool = True  # gamma fell to its value in training; softmax has no need of it
+    scaled: bool = True  # scores were divided by sqrt(hidden), or not dot products at all
+
+    @property
+    def label(self) -> str:
+        """The mapping, and what was not done to help it learn."""
+        lacks = [(self.scaled, "raw scores"), (self.annealed, "not annealed")]
+        return ", ".join([self.setting.label, *(text for done, text in lacks if not done)])
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
@@ -43,7 +50,8 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
         annealed = setting.mapping == "softmax" or config.get("anneal_from", 0) > 0
         history = tuple(_json(folder / "history.json"))
         test = tuple(config.get("test", ()))
-        runs.append(Run(folder, name, setting, history, config.get("task", ""), test, annealed))
+        scaled = config.get("scaled", True)
+        runs.append(Run(folder, name, setting, history, config.get("task", ""), test, annealed, scaled))
     return runs
 
 

@@ -74,6 +74,7 @@ class Seq2Seq(nn.Module):
         self.keys = nn.Linear(hidden, hidden, bias=False)
         self.values = nn.Linear(hidden, hidden, bias=False) if config.word_values else None
         self.mapping = mapping(config)
+        self.temperature = hidden**0.5 if config.scaled else 1.0
         self.combine = nn.Linear(2 * hidden, hidden, bias=False)
         self.dropout = nn.Dropout(config.dropout)
         self.output = Output(
@@ -122,7 +123,8 @@ class Seq2Seq(nn.Module):
         values = states if self.values is None else self.values(states + vectors)
         cells = tuple(zip(self._joined(hidden), self._joined(cell), strict=True))
         state = State(cells, torch.zeros_like(cells[0][0]))
-        return Memory(self.keys(states), values, mask_of(lengths, source.shape[1])), state
+        keys = self.keys(states) / self.temperature
+        return Memory(keys, values, mask_of(lengths, source.shape[1])), state
 
     def _joined(self, last: Tensor) -> Tensor:
         """Both directions of each layer side by side: (layers * directions, batch, n) -> (layers, batch, hidden)."""

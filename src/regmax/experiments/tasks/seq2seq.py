@@ -2,7 +2,7 @@
 
 import random
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from regmax.experiments.config import Seq2SeqConfig
 from regmax.experiments.data.batches import batches, in_order, padded
 from regmax.experiments.data.pairs import Pair, prune, read_pairs, require_words, with_keep_masks
-from regmax.experiments.data.vocabulary import END, PAD, START, Vocabulary
+from regmax.experiments.data.vocabulary import END, PAD, SPECIAL, START, UNKNOWN, Vocabulary
 from regmax.experiments.generate import Splits, generate
 from regmax.experiments.generate.summarization import headline
 from regmax.experiments.generate.translation import sentence
@@ -97,18 +97,18 @@ class Seq2SeqTask(Task):
             count += len(words)
         scores = {"loss": total / count, "accuracy": 100 * correct / count}
         if self.config.decode_dev:
-            hypotheses = list(self._decode(self.dev, beam=1))
-            scores |= self._headline_score([self._text(h) for h in hypotheses], self.dev)
+            texts = self._texts(self.dev, self._decode(self.dev, beam=1))
+            scores |= self._headline_score(texts, self.dev)
         return scores
 
     def test(self) -> Result:
         self.model.eval()
         hypotheses = list(self._decode(self.test_pairs, self.config.beam))
-        texts = [self._text(hypothesis) for hypothesis in hypotheses]
+        texts = self._texts(self.test_pairs, hypotheses)
         scores, signature = self._scores(texts, self.test_pairs)
         examples = [
-            _example(pair, (*self.target_words.decode(h.words), "</s>")[: len(h.words)], h)
-            for pair, h in list(zip(self.test_pairs, hypotheses, strict=True))[:_EXAMPLES]
+            _example(pair, (*text, "</s>")[: len(h.words)], h)
+            for pair, text, h in list(zip(self.test_pairs, texts, hypotheses, strict=True))[:_EXAMPLES]
         ]
         outputs = [" ".join(text) for text in texts]
         return Result(scores, self._attention(self.test_pairs), signature, examples, outputs)
@@ -156,8 +156,18 @@ class Seq2SeqTask(Task):
             found.update(zip(rows, hypotheses, strict=True))
         return (found[i] for i in range(len(pairs)))
 
-    def _text(self, hypothesis: Hypothesis) -> tuple[str, ...]:
-        return self.target_words.decode(hypothesis.words)
+    def _texts(self, pairs: Iterable[Pair], hypotheses: Iterable[Hypothesis]) -> list[tuple[str, ...]]:
+        return [self._text(pair, h) for pair, h in zip(pairs, hypotheses, strict=True)]
+
+    def _text(self, pair: Pair, hypothesis: Hypothesis) -> tuple[str, ...]:
+        words = self.target_words.decode(hypothesis.words)
+        if not self.config.copy_unknown:
+            return words
+        seen = hypothesis.y.argmax(1).tolist()  # where each step looked most
+        return tuple(
+            pair.source[i] if word == SPECIAL[UNKNOWN] else word
+            for word, i in zip(words, seen, strict=False)
+        )
 
     def _encode(self, pair: Pair) -> tuple[list[int], list[int]]:
         return self.source_words.encode(pair.source), [START, *self.target_words.encode(pair.target), END]
