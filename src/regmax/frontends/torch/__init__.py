@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regmax.frontends.checks import check_owl_order, check_owl_weights
+from regmax.frontends.checks import broadcasts, check_owl_order, check_owl_weights
 from regmax.frontends.torch import autograd, ops, owl, smooth, threads
 from regmax.frontends.torch.modes import is_plain
 from regmax.frontends.torch.rows import Rows, prepare
@@ -16,6 +16,7 @@ from regmax.regularizers import KernelRegularizer, Oscar, OscarComposition, Regu
 from regmax.regularizers.base import Bounds
 
 _FLOATS = (torch.float32, torch.float64)
+_INFINITY = float("inf")
 
 threads.share()
 
@@ -23,9 +24,8 @@ threads.share()
 def mapping(omega: type[KernelRegularizer], theta: Any, x: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
     """Pi_Omega(x) for a regularizer not yet made: contiguous rows go straight to the core, with least overhead."""
     if (
-        mask is None
-        and type(gamma) is float
-        and gamma == 1.0
+        type(gamma) is float
+        and 0.0 < gamma < _INFINITY
         and omega.kernel in native.CODES
         and native.available()
         and omega.accepts(theta)
@@ -36,9 +36,19 @@ def mapping(omega: type[KernelRegularizer], theta: Any, x: Tensor, dim: int, gam
         and (dim == -1 or dim == x.ndim - 1)
         and x.is_contiguous()
         and x.ndim > 0
+        and (mask is None or _is_plain_mask(mask, x))
     ):
-        return _plain(x, None, theta or 0.0, omega.kernel)
+        return _plain(x, mask, theta or 0.0, gamma, omega.kernel)
     return argmax(omega.made(theta), x, dim, gamma, mask)
+
+
+def _is_plain_mask(mask: Any, x: Tensor) -> bool:
+    return (
+        type(mask) is Tensor
+        and mask.dtype is torch.bool
+        and mask.is_cpu
+        and (mask.shape == x.shape or broadcasts(mask.shape, x.shape))
+    )
 
 
 def argmax(omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
@@ -50,11 +60,11 @@ def argmax(omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any) -> Te
     return rows.restore(_argmax_rows(omega, rows))
 
 
-def _plain(x: Tensor, keep: Tensor | None, theta: float, kernel: str) -> Tensor:
+def _plain(x: Tensor, keep: Tensor | None, theta: float, gamma: float, kernel: str) -> Tensor:
     """Contiguous rows of the CPU in plain eager mode."""
     if x.requires_grad and torch.is_grad_enabled():
-        return autograd.PlainArgmax.apply(x, keep, theta, kernel)
-    return ops.call_argmax(x, keep, None, theta, kernel, None)
+        return autograd.PlainArgmax.apply(x, keep, theta, gamma, kernel)
+    return ops.call_argmax(x if gamma == 1.0 else x / gamma, keep, None, theta, kernel, None)
 
 
 def _argmax_rows(omega: KernelRegularizer, rows: Rows) -> Tensor:
@@ -70,7 +80,7 @@ def _apply(rows: Rows, kernel: str) -> Tensor:
     x, keep, theta = rows.x, rows.keep, rows.theta
     core = autograd.has_core(x)
     if core and is_plain(x) and not isinstance(theta, Tensor):
-        return _plain(x.contiguous(), keep, float(theta or 0.0), kernel)
+        return _plain(x.contiguous(), keep, float(theta or 0.0), 1.0, kernel)
     if core and not isinstance(theta, Tensor):
         return autograd.argmax(x, keep, theta, kernel)
     # Tensor operations read neighbours and counts off the mask: it must delete the scores of -inf too. In a row

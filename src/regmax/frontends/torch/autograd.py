@@ -14,12 +14,16 @@ import torch
 from torch import Tensor, is_grad_enabled
 from torch._C._functorch import is_legacy_batchedtensor
 from torch.autograd import Function
+from torch.autograd import function as torch_function
 
 from regmax.frontends.torch import ops
 from regmax.frontends.torch.modes import is_plain, nested_forward_mode
 from regmax.kernels import native, tensors
 
 Theta = Tensor | float | None
+
+# A Function without functorch: its `apply` does not look for transforms, which `is_plain` has done.
+_PlainFunction: Any = getattr(torch_function, "_SingleLevelFunction", Function)
 
 
 def has_core(x: Tensor) -> bool:
@@ -56,26 +60,31 @@ def product(
     return JacobianProduct.apply(v, y.detach(), bits, keep, constant, kernel)
 
 
-class PlainArgmax(Function):
-    """Pi(x) in plain eager mode, with a number for theta: the least overhead that autograd allows."""
+class PlainArgmax(_PlainFunction):  # type: ignore[misc]
+    """Pi(x / gamma) in plain eager mode, with numbers for theta and gamma: the least overhead that autograd allows."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, keep: Tensor | None, theta: float, kernel: str) -> Tensor:
+    def forward(ctx: Any, x: Tensor, keep: Tensor | None, theta: float, gamma: float, kernel: str) -> Tensor:
         bits = ops.new_bits(x, kernel)
-        y = ops.call_argmax(x, keep, None, theta, kernel, bits)
+        y = ops.call_argmax(x if gamma == 1.0 else x / gamma, keep, None, theta, kernel, bits)
         # Each tensor that is saved, None too, costs a tiny call some percent.
         if bits is None and keep is None:
             ctx.save_for_backward(y)
         else:
             ctx.save_for_backward(y, bits, keep)
-        ctx.theta, ctx.kernel = theta, kernel
+        ctx.strengths = theta, gamma, kernel
         return y
 
     @staticmethod
     def backward(ctx: Any, v: Tensor) -> Any:
         saved = ctx.saved_tensors
         y, bits, keep = saved if len(saved) == 3 else (saved[0], None, None)
-        return product(v, y, bits, keep, ctx.theta, ctx.kernel), None, None, None
+        theta, gamma, kernel = ctx.strengths
+        if is_grad_enabled() or is_legacy_batchedtensor(v) or not is_plain(v):
+            x_grad = product(v, y, bits, keep, theta, kernel)
+        else:
+            x_grad = ops.call_jacobian_product(v, y, bits, keep, None, theta, kernel)
+        return x_grad if gamma == 1.0 else x_grad / gamma, None, None, None, None
 
 
 class Argmax(Function):

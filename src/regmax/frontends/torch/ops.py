@@ -45,6 +45,8 @@ def mask_layout(mask: Tensor, x: Tensor) -> tuple[Tensor, int, int]:
 
     A padding mask (b, 1, 1, d) or a causal mask (q, d) is used as it is; other broadcasts are expanded.
     """
+    if mask.shape == x.shape:  # the most common by far, and the others cost a small call as much as its rows
+        return mask.contiguous(), max(x.numel() // max(x.shape[-1], 1), 1), 1
     shape = (1,) * (x.ndim - mask.ndim) + tuple(mask.shape)
     used = [i for i, size in enumerate(shape[:-1]) if size != 1]
     first, last = (used[0], used[-1]) if used else (0, -1)
