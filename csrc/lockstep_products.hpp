@@ -40,10 +40,11 @@ class LockstepProducts {
   // be NaN.
   uint32_t run(const ProductRows<T>& rows) {
     uint32_t left = 0;
-    int most = 1;
+    int most = 1, found[lanes<T>];
+    for (int r = 0; r < lanes<T>; ++r) found[r] = rows.active >> r & 1 ? find(rows, r) : 0;
     for (int r = 0; r < lanes<T>; ++r) {
-      int count = rows.active >> r & 1 ? gather(rows, r) : 0;
-      if (count > max_candidates) count = 0;
+      const int count = found[r] <= max_candidates ? found[r] : 0;
+      if (rows.d > packed_row) gather(rows, r, count);
       left |= static_cast<uint32_t>(count == 0) << r;
       pad(r, count);
       if (count > most) most = count;
@@ -67,10 +68,11 @@ class LockstepProducts {
     return (rows.support ? rows.support : words_) + r * rows.words;
   }
 
-  // Packs v, y and joined of a row's weights, if they are not too many; returns how many there are.
-  int gather(const ProductRows<T>& rows, int r) {
+  // Finds a row's weights, if they are not too many, and packs their joined; short rows' v and y too, while
+  // those of long rows are only fetched. Returns how many there are.
+  int find(const ProductRows<T>& rows, int r) {
     if (!rows.support) find_positive(rows.y + r * rows.d, rows.d, words_ + r * rows.words);
-    return rows.d <= packed_row ? gather_short(rows, r) : gather_long(rows, r);
+    return rows.d <= packed_row ? gather_short(rows, r) : list(rows, r);
   }
 
   int gather_short(const ProductRows<T>& rows, int r) {
@@ -90,8 +92,9 @@ class LockstepProducts {
     return count;
   }
 
-  // Most lines of a long row hold no weight, and are not touched.
-  int gather_long(const ProductRows<T>& rows, int r) {
+  // Most lines of a long row hold no weight, and are not touched. Those that do are far apart: they are on
+  // their way while the other rows of the group are listed.
+  int list(const ProductRows<T>& rows, int r) {
     const T *const y = rows.y + r * rows.d, *const v = rows.v + r * rows.d;
     const uint64_t* const words = support(rows, r);
     const uint64_t* const joined_words = rows.joined ? rows.joined + r * rows.words : nullptr;
@@ -101,12 +104,18 @@ class LockstepProducts {
       const uint64_t word = words[i];
       if (count + __builtin_popcountll(word) > max_candidates) return max_candidates + 1;
       if (joined_words) joined |= pack_bits(joined_words[i], word) << count;
-      count += list_bits(word, static_cast<int32_t>(64 * i), positions_ + count);
+      count += list_bits(word, static_cast<int32_t>(64 * i), positions_[r] + count);
     }
-    for (int k = 0; k < count; ++k) v_values(r)[k] = v[positions_[k]];
-    for (int k = 0; reads_weights(kernel_) && k < count; ++k) y_values(r)[k] = y[positions_[k]];
+    for (int k = 0; k < count; ++k) __builtin_prefetch(v + positions_[r][k]);
+    for (int k = 0; reads_weights(kernel_) && k < count; ++k) __builtin_prefetch(y + positions_[r][k]);
     joined_[r] = static_cast<Int<T>>(joined);
     return count;
+  }
+
+  void gather(const ProductRows<T>& rows, int r, int count) {
+    const T *const y = rows.y + r * rows.d, *const v = rows.v + r * rows.d;
+    for (int k = 0; k < count; ++k) v_values(r)[k] = v[positions_[r][k]];
+    for (int k = 0; reads_weights(kernel_) && k < count; ++k) y_values(r)[k] = y[positions_[r][k]];
   }
 
   // Most words hold few bits: the first ones are listed without a branch on how many there are.
@@ -141,7 +150,7 @@ class LockstepProducts {
 
   int32_t kernel_;
   uint64_t* words_;
-  int32_t positions_[max_candidates + 4];
+  int32_t positions_[lanes<T>][max_candidates + 4];
   Int<T> joined_[lanes<T>];
   T counts_[lanes<T>];
   Vec<T> v_[max_candidates], y_[max_candidates];

@@ -128,9 +128,7 @@ void argmax_groups(const Argmax<T>& call, int64_t begin, int64_t end, Workspace&
   LaneRows<T> rows = {};
   rows.d = call.d;
   rows.words = words_of(call.d);
-  // Who asks for the support wants to differentiate: weights that this will read are kept at hand.
-  rows.streamed = is_streamed(call.y, call.n, call.d, Groups::streamed_row) &&
-                  !(call.support && reads_weights(call.kernel));
+  rows.streamed = is_streamed(call.y, call.n, call.d, Groups::streamed_row);
   for (int64_t first = begin; first < end; first += lanes<T>) {
     const int count = static_cast<int>(end - first < lanes<T> ? end - first : lanes<T>);
     const RowOut<T> out = row_out(call, first);
