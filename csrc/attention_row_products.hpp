@@ -63,7 +63,7 @@ class RowProduct {
       w.v[k] = static_cast<double>(v[k]);
     }
     if (row.joined) std::memcpy(w.joined, row.joined, static_cast<std::size_t>(row.count));
-    multiply_row(kernel_, w, row.count, theta_);
+    multiply_row(kernel_, row.values, row.count, theta_, w);
     for (int64_t k = 0; k < row.count; ++k) v[k] = static_cast<T>(scale_ * w.v[k]);
   }
 

@@ -43,17 +43,20 @@ struct Block {
   double mean() const { return sum / static_cast<double>(count); }
 };
 
-// Nonincreasing isotonic regression by pooling adjacent violators, in place in ranked[k].value.
+// Pooling adjacent violators: adds a block behind others with falling means, and returns how many there are.
 // Equal neighbours are pooled too, so that what is equal is so bitwise.
+inline int64_t push_block(Block* blocks, int64_t count, Block block) {
+  for (; count > 0 && blocks[count - 1].mean() <= block.mean(); --count) {
+    block = {blocks[count - 1].sum + block.sum, blocks[count - 1].count + block.count};
+  }
+  blocks[count] = block;
+  return count + 1;
+}
+
+// Nonincreasing isotonic regression, in place in ranked[k].value.
 inline void pool_decreasing(Ranked* ranked, int64_t m, Block* blocks) {
   int64_t count = 0;
-  for (int64_t k = 0; k < m; ++k) {
-    Block block{ranked[k].value, 1};
-    for (; count > 0 && blocks[count - 1].mean() <= block.mean(); --count) {
-      block = {blocks[count - 1].sum + block.sum, blocks[count - 1].count + block.count};
-    }
-    blocks[count++] = block;
-  }
+  for (int64_t k = 0; k < m; ++k) count = push_block(blocks, count, {ranked[k].value, 1});
   for (int64_t i = 0, k = 0; i < count; ++i) {
     const double mean = blocks[i].mean();
     for (int64_t end = k + blocks[i].count; k < end; ++k) ranked[k].value = mean;
@@ -87,33 +90,40 @@ inline Prefix best_prefix(const Ranked* sorted, int64_t m, double lam) {
   return best;
 }
 
-// Whether the top m scores x, relative to the maximum and those above `bound`, decide the row of d (see
-// Selection).
-struct OscarSelection {
-  Prefix best;
-  bool enough;
+// Whether the top m scores, those above `bound`, decide the row of d (see Selection).
+inline bool is_decided(double tau, double bound, int64_t m, int64_t d, double lam) {
+  return m == d || tau >= bound + lam * static_cast<double>(m + 1 + d) / 2;
+}
+
+// The m candidates of one row, relative to the maximum, ranked.
+class RankedScores {
+ public:
+  RankedScores(const double* x, int64_t m, double lam, IsotonicSpace space) : m_(m), lam_(lam), space_(space) {
+    for (int64_t k = 0; k < m; ++k) space.ranked[k] = {x[k], k};
+    sort_decreasing(space.ranked, m);
+    best_ = best_prefix(space.ranked, m, lam);
+  }
+
+  double tau() const { return best_.tau; }
+
+  void write_weights(double* y) {
+    Ranked* const ranked = space_.ranked;
+    // Weights centred on the prefix: pooled scores and threshold stay as small as the scores.
+    const double length = static_cast<double>(best_.length), middle = (length + 1) / 2;
+    for (int64_t k = 0; k < best_.length; ++k) ranked[k].value += lam_ * (static_cast<double>(k + 1) - middle);
+    pool_decreasing(ranked, best_.length, space_.blocks);
+    const double tau = (best_.sum - 1) / length;
+    for (int64_t k = 0; k < m_; ++k)
+      y[ranked[k].position] = k < best_.length ? larger(ranked[k].value - tau, 0) : 0;
+    normalise(y, m_);
+  }
+
+ private:
+  int64_t m_;
+  double lam_;
+  IsotonicSpace space_;
+  Prefix best_;
 };
-
-inline OscarSelection rank_candidates(const double* x, int64_t m, double lam, double bound, int64_t d,
-                                      Ranked* ranked) {
-  for (int64_t k = 0; k < m; ++k) ranked[k] = {x[k], k};
-  sort_decreasing(ranked, m);
-  const Prefix best = best_prefix(ranked, m, lam);
-  return {best, m == d || best.tau >= bound + lam * static_cast<double>(m + 1 + d) / 2};
-}
-
-// The weights of the m candidates, from their ranking.
-inline void oscar_weights(const Prefix& best, int64_t m, double lam, IsotonicSpace space, double* y) {
-  Ranked* const ranked = space.ranked;
-  // Weights centred on the prefix: pooled scores and threshold stay as small as the scores.
-  const double middle = static_cast<double>(best.length + 1) / 2;
-  for (int64_t k = 0; k < best.length; ++k) ranked[k].value += lam * (static_cast<double>(k + 1) - middle);
-  pool_decreasing(ranked, best.length, space.blocks);
-  const double tau = (best.sum - 1) / static_cast<double>(best.length);
-  for (int64_t k = 0; k < m; ++k)
-    y[ranked[k].position] = k < best.length ? larger(ranked[k].value - tau, 0) : 0;
-  normalise(y, m);
-}
 
 // prox of sum_k weight(k) |z|_(k): sort |x|, subtract the weights, pool, clamp at zero, restore the signs.
 template <class Weight>

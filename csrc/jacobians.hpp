@@ -97,9 +97,17 @@ inline void cubic_product(double* v, const double* y, int64_t m) {
   }
 }
 
-// Replaces w.v by J v. w.x holds the m >= 1 weights of the support (of all kept positions for the proximal
-// operators).
-inline void multiply_row(int32_t kernel, Workspace& w, int64_t m, double theta) {
+// The same for weights that have no sign; `y` are those of w.x.
+template <class T>
+inline void average_equal_weights(const T* y, int64_t m, Workspace& w) {
+  if (sizeof(T) == sizeof(float) && m > few_scores) return average_equal(y, m, w);
+  average_equal_sizes(w.v, w.x, m, IsotonicSpace(w.pooling, m).ranked);
+}
+
+// Replaces w.v by J v. `y` holds the m >= 1 weights of the support (of all kept positions for the proximal
+// operators), and w.x the same in double.
+template <class T>
+inline void multiply_row(int32_t kernel, const T* y, int64_t m, double theta, Workspace& w) {
   const bool strengthless = theta == 0;
   switch (kernel) {
     case REGMAX_SPARSEMAX:
@@ -110,7 +118,7 @@ inline void multiply_row(int32_t kernel, Workspace& w, int64_t m, double theta) 
       return;
     case REGMAX_OSCARMAX:
       subtract_mean(w.v, m);
-      if (!strengthless) average_equal_sizes(w.v, w.x, m, IsotonicSpace(w.pooling, m).ranked);
+      if (!strengthless) average_equal_weights(y, m, w);
       return;
     case REGMAX_SQPNORMMAX:
       if (theta == 2) return subtract_mean(w.v, m);

@@ -2,6 +2,7 @@
 // more than a few of their scores go the way of lockstep.hpp instead.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "isotonic.hpp"
@@ -9,6 +10,7 @@
 #include "regmax.h"
 #include "screening.hpp"
 #include "simplex.hpp"
+#include "sorted_blocks.hpp"
 #include "tv.hpp"
 #include "workspace.hpp"
 
@@ -108,14 +110,28 @@ class RowMapping {
 
   void oscarmax(double lam) {
     if (is_uniform(lam)) return spread_evenly();
-    const IsotonicSpace space(w_.pooling, m_);
-    OscarSelection selection{};
-    for (T bound = -1;; bound = static_cast<T>(selection.best.tau - lam * (static_cast<double>(m_) + 1))) {
-      collect(bound);
-      selection = rank_candidates(w_.x, count_, lam, static_cast<double>(bound), m_, space.ranked);
-      if (selection.enough) break;
+    for (double bound = -1;;) {
+      collect(static_cast<T>(bound));
+      const double tau = try_oscarmax(lam, static_cast<double>(static_cast<T>(bound)));
+      if (tau == HUGE_VAL) return;
+      bound = tau - lam * (static_cast<double>(m_) + 1);
     }
-    oscar_weights(selection.best, count_, lam, space, w_.y);
+  }
+
+  // The sums of sorted scores, whose differences count by value, are as exact in double as floats need.
+  double try_oscarmax(double lam, double bound) {
+    if (sizeof(T) == sizeof(float) && count_ > few_scores) {
+      return finish(SortedBlocks<T>(static_cast<const T*>(w_.candidates), count_, lam, w_), lam, bound);
+    }
+    return finish(RankedScores(w_.x, count_, lam, IsotonicSpace(w_.pooling, m_)), lam, bound);
+  }
+
+  // Writes the weights if the candidates decide the row, or else returns a lower bound of its threshold.
+  template <class Scores>
+  double finish(Scores scores, double lam, double bound) {
+    if (!is_decided(scores.tau(), bound, count_, m_, lam)) return scores.tau();
+    scores.write_weights(w_.y);
+    return HUGE_VAL;
   }
 
   // max - min <= lam m / 2 (isotonic.hpp).

@@ -68,8 +68,8 @@ void jacobian_product_row(int32_t kernel, double theta, const RowIn<T>& row, T* 
   gather_doubles(row.v, w.chosen, row.d, w, w.v);
   gather_doubles(row.y, w.chosen, row.d, w, w.x);
   if (has_chains(kernel) && theta != 0) find_chains(row, w.chosen, w);
-  multiply_row(kernel, w, m, theta);
-  T* const values = static_cast<T*>(w.candidates);
+  T* const values = static_cast<T*>(w.candidates);  // these are y, and become J v
+  multiply_row(kernel, values, m, theta, w);
   for (int64_t k = 0; k < m; ++k) values[k] = static_cast<T>(w.v[k]);
   spread_row(values, w.chosen, row.d, out);
 }
