@@ -95,13 +95,13 @@ inline int64_t find_ends(T* sorted, int64_t m, double lam, int64_t* ends) {
 template <class T>
 class SortedBlocks {
  public:
-  // `candidates` are relative to the maximum; w.v, w.space, w.y and w.positions are overwritten.
+  // `candidates` are relative to the maximum; w.v, w.space, w.y and w.ends are overwritten.
   SortedBlocks(const T* candidates, int64_t m, double lam, Workspace& w)
       : candidates_(candidates), m_(m), lam_(lam), w_(w), sorted_(reinterpret_cast<T*>(w.v)), sums_(w.space) {
     std::memcpy(sorted_, candidates, static_cast<std::size_t>(m) * sizeof(T));
     sort_row(sorted_, m, reinterpret_cast<T*>(w.y));
     prefix_sums(sorted_, m, sums_, [](Vec<double> v, int64_t) { return v; });
-    ends_ = find_ends(sorted_, m, lam, w.positions);
+    ends_ = find_ends(sorted_, m, lam, w.ends);
     best_ = best_end();
   }
 
@@ -130,7 +130,7 @@ class SortedBlocks {
   Prefix best_end() const {
     Prefix best{0, 0, -HUGE_VAL};
     for (int64_t i = 0; i < ends_; ++i) {
-      const int64_t k = w_.positions[i];
+      const int64_t k = w_.ends[i];
       const double tau = (sums_[k] - 1) / static_cast<double>(k) + lam_ * static_cast<double>(k + 1) / 2;
       if (tau >= best.tau) best = {k, sums_[k], tau};
     }
@@ -142,7 +142,7 @@ class SortedBlocks {
     const double middle = static_cast<double>(best_.length + 1) / 2;
     int64_t count = 0, begin = 0;
     for (int64_t i = 0; begin < best_.length; ++i) {
-      const int64_t end = w_.positions[i], size = end - begin;
+      const int64_t end = w_.ends[i], size = end - begin;
       const double place = static_cast<double>(begin + 1 + end) / 2 - middle;
       const double sum = sums_[end] - sums_[begin] + lam_ * place * static_cast<double>(size);
       count = push_block(blocks, count, {sum, size});
@@ -161,15 +161,15 @@ class SortedBlocks {
   Prefix best_;
 };
 
-// Averages w.v over the groups of equal numbers among the m numbers y; w.y, w.space and w.positions are
+// Averages w.v over the groups of equal numbers among the m numbers y; w.y, w.space and w.ends are
 // overwritten.
 template <class T>
 inline void average_equal(const T* y, int64_t m, Workspace& w) {
   T* const sorted = reinterpret_cast<T*>(w.y);
   std::memcpy(sorted, y, static_cast<std::size_t>(m) * sizeof(T));
   sort_row(sorted, m, reinterpret_cast<T*>(w.space));
-  const int64_t count = find_ends(sorted, m, 0, w.positions);
-  const auto size = [&](int64_t j) { return w.positions[j] - (j > 0 ? w.positions[j - 1] : 0); };
+  const int64_t count = find_ends(sorted, m, 0, w.ends);
+  const auto size = [&](int64_t j) { return w.ends[j] - (j > 0 ? w.ends[j - 1] : 0); };
   const Levels<T> levels(sorted, count, size);
   double* const means = w.space;
   for (int64_t j = 0; j < count; ++j) means[j] = 0;

@@ -17,6 +17,7 @@ struct Workspace {
   double* v;           // a direction, or pooled scores
   double* space;       // for the simplex threshold
   int64_t* positions;  // of scores in the row
+  int64_t* ends;       // of runs in the sorted row
   void* candidates;    // of either type
   void* packed;        // a row without its deleted scores, of either type
   void* pooling;       // a TvSpace or an IsotonicSpace
@@ -38,6 +39,7 @@ struct Workspace {
     v = take<double>(numbers);
     space = take<double>(numbers);
     positions = take<int64_t>(8 * d);
+    ends = take<int64_t>(8 * d);
     candidates = take<double>(numbers);
     packed = take<double>(numbers);
     pooling = take<char>(pooling_bytes * d);

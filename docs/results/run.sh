@@ -54,7 +54,18 @@ for seed in "${seeds[@]:-0}"; do
 done
 wait
 regmax table "$out" --format markdown > "$out/tables.md"
-# The learning curve without annealing, for comparison; in a folder of its own, which no table mixes with the others.
-out=$out-without-annealing
+# The same translation without what helps attention learn; in a folder of its own, which no table mixes with the others.
+curves=("$out"/en-de-{softmax,sparsemax}-"${seeds[0]:-0}")
+out=$out-curves
 mkdir -p "$out"
-translation en-de-sparsemax en de --mapping sparsemax --anneal-from 0
+while read -r name options; do
+  translation "$name" en de --seed "${seeds[0]:-0}" $options &
+  while (($(jobs -rp | wc -l) >= 2)); do wait -n; done
+done << 'RUNS'
+softmax-raw --mapping softmax --no-scaled
+sparsemax-fixed --mapping sparsemax --anneal-from 0
+sparsemax-raw --mapping sparsemax --no-scaled
+sparsemax-raw-fixed --mapping sparsemax --no-scaled --anneal-from 0
+RUNS
+wait
+regmax plot curves "${curves[@]}" "$out"/*/ --out "$out"
