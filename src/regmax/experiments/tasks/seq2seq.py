@@ -165,8 +165,7 @@ class Seq2SeqTask(Task):
             return words
         seen = hypothesis.y.argmax(1).tolist()  # where each step looked most
         return tuple(
-            pair.source[i] if word == SPECIAL[UNKNOWN] else word
-            for word, i in zip(words, seen, strict=False)
+            pair.source[i] if word == SPECIAL[UNKNOWN] else word for word, i in zip(words, seen, strict=False)
         )
 
     def _encode(self, pair: Pair) -> tuple[list[int], list[int]]:
