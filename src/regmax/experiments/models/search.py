@@ -52,14 +52,15 @@ def beam_search(
     for _ in range(longest):
         log_p, state, attention = model.step(words, state, memory)
         log_p[:, [PAD, START]] = -torch.inf
-        log_p = log_p.view(batch, beam, -1)
-        log_p[ended] = -torch.inf
-        log_p[..., END].masked_fill_(ended, 0.0)
+        # The best words of each hypothesis first, so that all else is small: (batch, beam, beam).
+        log_p, choices = (part.view(batch, beam, -1) for part in log_p.topk(min(beam, log_p.shape[1])))
+        log_p[ended], choices[ended] = -torch.inf, END
+        log_p[..., 0].masked_fill_(ended, 0.0)
         totals = total.unsqueeze(2) + log_p
         lengths_now = length + (~ended).float()
         ranks = totals / lengths_now.unsqueeze(2) ** penalty
         chosen = ranks.flatten(1).topk(beam).indices  # (batch, beam), the best first
-        parent, word = chosen // log_p.shape[2], chosen % log_p.shape[2]
+        parent, word = chosen // log_p.shape[2], choices.flatten(1).gather(1, chosen)
         total, length = totals.flatten(1).gather(1, chosen), lengths_now.gather(1, parent)
         ended = word == END
         words = word.flatten()
