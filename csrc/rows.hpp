@@ -9,8 +9,9 @@
 #include "dense_products.hpp"
 #include "lockstep.hpp"
 #include "lockstep_chains.hpp"
+#include "lockstep_pnorm.hpp"
 #include "lockstep_products.hpp"
-#include "lockstep_short.hpp"
+#include "lockstep_sparsemax.hpp"
 #include "masks.hpp"
 #include "one_product.hpp"
 #include "one_row.hpp"
@@ -120,7 +121,7 @@ uint32_t choose_lanes(const Argmax<T>& call, int64_t first, int count, PrefixLen
   return left;
 }
 
-// Maps rows in groups, by a Lockstep or a ShortLockstep.
+// Maps rows in groups, by a Lockstep or one of its kin.
 template <class T, class Groups>
 void argmax_groups(const Argmax<T>& call, int64_t begin, int64_t end, Workspace& w, Groups& groups) {
   PrefixLengths lengths(call.mask, call.d, begin);
@@ -148,13 +149,15 @@ void argmax_groups(const Argmax<T>& call, int64_t begin, int64_t end, Workspace&
 
 template <class T, int32_t kernel>
 void argmax_rows(const Argmax<T>& call, int64_t begin, int64_t end, Workspace& w) {
-  if constexpr (kernel == REGMAX_SPARSEMAX || kernel == REGMAX_SQPNORMMAX) {
-    if (kernel == REGMAX_SPARSEMAX && call.d <= shortest_row) {
-      ShortLockstep<T, kernel> groups;
+  if constexpr (kernel == REGMAX_SPARSEMAX) {
+    if (call.d <= longest_sparsemax) {
+      SparsemaxLockstep<T> groups(w);
       return argmax_groups(call, begin, end, w, groups);
     }
+  }
+  if constexpr (kernel == REGMAX_SQPNORMMAX) {
     if (call.d > max_candidates && call.d <= short_row) {
-      ScreenedLockstep<T, kernel> groups(w.words);
+      PnormLockstep<T> groups(w.words);
       return argmax_groups(call, begin, end, w, groups);
     }
   }

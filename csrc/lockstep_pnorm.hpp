@@ -1,6 +1,5 @@
-// Short rows in lockstep with all of their scores, for sparsemax and sqpnormmax: no screening, and what a row
-// costs does not depend on how many of its scores matter. The shortest rows of sparsemax go this way at once,
-// short rows of either where they have more candidates than lockstep.hpp takes.
+// sqpnormmax of short rows: screened first (lockstep.hpp), and those with more candidates than that takes in
+// lockstep with all of their scores, where what a row costs does not depend on how many of them matter.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +14,19 @@
 namespace regmax::REGMAX_ISA {
 
 // Which way a row goes depends on itself alone, so that its bits do not depend on the others in its group.
-constexpr int64_t shortest_row = 32, short_row = 128;
+constexpr int64_t short_row = 128;
 
-template <class T, int32_t kernel>
-class ShortLockstep {
+template <class T>
+class DensePnorm {
  public:
-  static constexpr int64_t streamed_row = 128;  // shorter rows take longer to compute than to store
-
   // Maps the rows; returns the bits of those that are left to do: the ones that are not finite.
   uint32_t run(const LaneRows<T>& rows) {
     load_columns(rows);
     subtract_top();
-    const uint32_t left = kernel == REGMAX_SPARSEMAX ? find_threshold() : find_root();
+    const uint32_t left = find_root();
     store<T>(top_, tops_);
     store<T>(tau_, taus_);
-    store<T>(last_, lasts_);
+    store<T>(factor_, factors_);
     for (int r = 0; r < lanes<T>; ++r) {
       if (rows.length[r] && !(left >> r & 1)) rows.support ? write<true>(rows, r) : write<false>(rows, r);
     }
@@ -62,7 +59,7 @@ class ShortLockstep {
   }
 
   // The columns become relative to the maximum. The maxima of every coarse_columns-th column stay: as scores
-  // of the row, they give a first guess of the threshold at little cost.
+  // of the row, they give a first guess of the root at little cost.
   void subtract_top() {
     coarse_count_ = count_ < coarse_columns ? count_ : coarse_columns;
     for (int k = 0; k < coarse_count_; ++k) coarse_[k] = x_[k];
@@ -75,40 +72,12 @@ class ShortLockstep {
     for (int k = 0; k < count_; ++k) x_[k] -= tops_;
   }
 
-  // Newton's form of Michelot's rounds. The last step is not added to tau but kept: next to tau, it would be
-  // rounded.
-  uint32_t find_threshold() {
-    const Vec<T> one = splat(T(1)), zero{};
-    taus_ = lane_threshold<T>(coarse_, coarse_count_, splat(T(-1)), 3).tau - splat(16 * rounding<T>);
-    const IntVec<T> unit = IntVec<T>{} + 1;
-    Vec<T> sum{}, before = splat(T(1e30));
-    Where<T> fewer{};
-    for (int round = 0; round < 64; ++round) {
-      Vec<T> sums[unrolled] = {};
-      IntVec<T> counts[unrolled] = {};
-      for_columns(count_, [&](int k, int j) {
-        const Vec<T> t = x_[k] - taus_;
-        const Where<T> above = not_at_most(t, zero);  // NaN is, and spoils the sum
-        sums[j] = add_where(above, sums[j], t);
-        counts[j] = add_where(above, counts[j], unit);
-      });
-      sum = total<T>(sums);
-      const Vec<T> left = total_count<T>(counts);
-      lasts_ = (sum - one) / left;
-      fewer = greater(before, left);
-      if (!bits(fewer)) break;
-      taus_ = select(fewer, taus_ + lasts_, taus_);
-      before = left;
-    }
-    return (bits(fewer) | ~bits(equal(sum, sum))) & all_lanes<T>;
-  }
-
   uint32_t find_root() {
     Vec<T> largest = splat(T(1));
     lane_cubic_root<T>(coarse_, coarse_count_, 6, &largest);
     const CubicRoot<T> root = lane_cubic_root<T>(x_, count_, 32, &largest);
     taus_ = -largest;
-    lasts_ = splat(T(1)) / root.sum;
+    factors_ = splat(T(1)) / root.sum;
     uint32_t undefined = 0;  // NaN is lost in z
     for (int k = 0; k < count_; ++k) undefined |= ~bits(equal(x_[k], x_[k]));
     return (root.unsettled | undefined) & all_lanes<T>;
@@ -116,14 +85,13 @@ class ShortLockstep {
 
   template <bool with_bits>
   void write(const LaneRows<T>& rows, int r) {
-    const Vec<T> top = splat(top_[r]), tau = splat(tau_[r]), last = splat(last_[r]), zero{};
+    const Vec<T> top = splat(top_[r]), tau = splat(tau_[r]), factor = splat(factor_[r]), zero{};
     const T* const x = rows.x[r];
     T* const y = rows.y + r * rows.d;
     const int64_t length = rows.length[r];
     uint64_t words[short_row / 64] = {};
     const auto weigh = [&](int64_t i, Vec<T> v) {
-      const Vec<T> z = v - top - tau, positive = larger(z, zero);
-      const Vec<T> weight = kernel == REGMAX_SPARSEMAX ? larger(z - last, zero) : positive * positive * last;
+      const Vec<T> z = larger(v - top - tau, zero), weight = z * z * factor;
       if (with_bits) words[i / 64] |= static_cast<uint64_t>(bits(greater(weight, zero))) << (i % 64);
       return weight;
     };
@@ -139,31 +107,30 @@ class ShortLockstep {
   }
 
   int count_ = 0, coarse_count_ = 0;
-  Vec<T> tops_, taus_, lasts_;  // lasts: sparsemax's last step of tau, sqpnormmax's factor
-  T top_[lanes<T>], tau_[lanes<T>], last_[lanes<T>];
+  Vec<T> tops_, taus_, factors_;
+  T top_[lanes<T>], tau_[lanes<T>], factor_[lanes<T>];
   Vec<T> x_[short_row], coarse_[coarse_columns];
   T padded_[lanes<T> * short_row];
 };
 
-// Screened first, and the rows with many candidates whole.
-template <class T, int32_t kernel>
-class ScreenedLockstep {
+template <class T>
+class PnormLockstep {
  public:
-  static constexpr int64_t streamed_row = Lockstep<T, kernel>::streamed_row;
+  static constexpr int64_t streamed_row = Lockstep<T, REGMAX_SQPNORMMAX>::streamed_row;
 
-  explicit ScreenedLockstep(uint64_t* words) : screened_(words) {}
+  explicit PnormLockstep(uint64_t* words) : screened_(words) {}
 
   uint32_t run(const LaneRows<T>& rows) {
     const uint32_t left = screened_.run(rows);
     if (!left) return 0;
     LaneRows<T> dense = rows;
     for (int r = 0; r < lanes<T>; ++r) dense.length[r] = left >> r & 1 ? rows.length[r] : 0;
-    return left & whole_.run(dense);
+    return left & dense_.run(dense);
   }
 
  private:
-  Lockstep<T, kernel> screened_;
-  ShortLockstep<T, kernel> whole_;
+  Lockstep<T, REGMAX_SQPNORMMAX> screened_;
+  DensePnorm<T> dense_;
 };
 
 }  // namespace regmax::REGMAX_ISA
