@@ -1,5 +1,5 @@
-// sqpnormmax of short rows: screened first (lockstep.hpp), and those with more candidates than that takes in
-// lockstep with all of their scores, where what a row costs does not depend on how many of them matter.
+// sqpnormmax of short rows with many candidates: in lockstep with all of their scores. What a row costs does
+// not depend on how many of them matter.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include "lockstep.hpp"
 #include "screening.hpp"
 #include "transpose.hpp"
+#include "workspace.hpp"
 
 namespace regmax::REGMAX_ISA {
 
@@ -19,6 +20,8 @@ constexpr int64_t short_row = 128;
 template <class T>
 class DensePnorm {
  public:
+  explicit DensePnorm(const Workspace&) {}
+
   // Maps the rows; returns the bits of those that are left to do: the ones that are not finite.
   uint32_t run(const LaneRows<T>& rows) {
     load_columns(rows);
@@ -111,26 +114,6 @@ class DensePnorm {
   T top_[lanes<T>], tau_[lanes<T>], factor_[lanes<T>];
   Vec<T> x_[short_row], coarse_[coarse_columns];
   T padded_[lanes<T> * short_row];
-};
-
-template <class T>
-class PnormLockstep {
- public:
-  static constexpr int64_t streamed_row = Lockstep<T, REGMAX_SQPNORMMAX>::streamed_row;
-
-  explicit PnormLockstep(uint64_t* words) : screened_(words) {}
-
-  uint32_t run(const LaneRows<T>& rows) {
-    const uint32_t left = screened_.run(rows);
-    if (!left) return 0;
-    LaneRows<T> dense = rows;
-    for (int r = 0; r < lanes<T>; ++r) dense.length[r] = left >> r & 1 ? rows.length[r] : 0;
-    return left & dense_.run(dense);
-  }
-
- private:
-  Lockstep<T, REGMAX_SQPNORMMAX> screened_;
-  DensePnorm<T> dense_;
 };
 
 }  // namespace regmax::REGMAX_ISA

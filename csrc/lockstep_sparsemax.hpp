@@ -9,18 +9,18 @@
 
 #include <cstdint>
 #include <limits>
-#include <type_traits>
 
 #include "lane_mappings.hpp"
 #include "lockstep.hpp"
+#include "row_vectors.hpp"
 #include "screening.hpp"
-#include "streaming.hpp"
 #include "transpose.hpp"
 #include "workspace.hpp"
 
 namespace regmax::REGMAX_ISA {
 
-constexpr int64_t longest_sparsemax = 512;
+// Of longer rows, screening (lockstep.hpp) is quicker for those with few candidates.
+constexpr int64_t unscreened_sparsemax = 256, longest_sparsemax = 2048;
 
 template <class T>
 class SparsemaxLockstep {
@@ -33,28 +33,10 @@ class SparsemaxLockstep {
   // Maps the rows; returns the bits of those that are left to do: the ones that are not finite.
   uint32_t run(const LaneRows<T>& rows) {
     find_rows(rows);
-    switch ((rows.d + lanes<T> - 1) / lanes<T>) {
-      case 1:
-        return map(rows, Constant<1>());
-      case 2:
-        return map(rows, Constant<2>());
-      case 4:
-        return map(rows, Constant<4>());
-      case 8:
-        return map(rows, Constant<8>());
-    }
-    return map(rows, (rows.d + lanes<T> - 1) / lanes<T>);
+    return with_vectors<T>(rows.d, [&](auto vectors) { return map(rows, vectors); });
   }
 
  private:
-  template <int64_t n>
-  using Constant = std::integral_constant<int64_t, n>;
-  static constexpr int per_word = 64 / lanes<T>;
-
-  // Short rows have a constant number of vectors, and no branches.
-  template <class Vectors>
-  static constexpr bool is_short = !std::is_same<Vectors, int64_t>::value;
-
   // Rows that do not end with a vector are copied, and padded.
   void find_rows(const LaneRows<T>& rows) {
     for (int r = 0; r < lanes<T>; ++r) {
@@ -82,12 +64,13 @@ class SparsemaxLockstep {
       const Steps steps = find_steps();
       left |= pending & steps.undefined;
       pending &= ~left;
+      const uint32_t far = steps.far & steps.decreasing;
       uint32_t fewer = 0;
-      for_rows_of(pending & ~steps.far, [&](int r) __attribute__((always_inline)) {
+      for_rows_of(pending & ~far, [&](int r) __attribute__((always_inline)) {
         fewer |= static_cast<uint32_t>(write(rows, r, vectors) != counts_[r]) << r;
       });
       // Rounding may keep a row from settling: it ends when a round has not left fewer than the one before.
-      pending &= steps.decreasing & (steps.far | fewer);
+      pending &= far | (fewer & steps.decreasing);
       if (pending) store<T>(tau_, load(tau_) + load(step_));
     }
     return left;
@@ -125,20 +108,6 @@ class SparsemaxLockstep {
     return result;
   }
 
-  // Calls visit(i, size) for the words of a row: from vector i on, `size` vectors, a constant where it can be.
-  template <class Vectors, class Visit>
-  static REGMAX_INLINE void for_words(Vectors vectors, const Visit& visit) {
-    int64_t i = 0;
-    for (; i + per_word <= vectors; i += per_word) visit(i, Constant<per_word>());
-    if (i < vectors) visit(i, rest(vectors));
-  }
-
-  static constexpr int64_t rest(int64_t vectors) { return vectors % per_word; }
-  template <int64_t n>
-  static constexpr Constant<n % per_word> rest(Constant<n>) {
-    return {};
-  }
-
   // The sums, still by lane, and the number of a row's scores above tau, relative to it; their bits go to
   // words_. NaN is above, and spoils the sum.
   template <class Vectors>
@@ -147,18 +116,18 @@ class SparsemaxLockstep {
     Vec<T> sums[unrolled] = {};
     uint64_t* const words = words_ + r * rows.words;
     int count = 0;
-    for_words(vectors, [&](int64_t i, auto size) __attribute__((always_inline)) {
-      Vec<T> relative[per_word] = {};
-      Where<T> above[per_word] = {};
+    for_words<T>(vectors, [&](int64_t i, auto size) __attribute__((always_inline)) {
+      Vec<T> relative[vectors_per_word<T>] = {};
+      Where<T> above[vectors_per_word<T>] = {};
       uint64_t word = 0;
       for (int c = 0; c < size; ++c) {
         relative[c] = load(x_[r] + (i + c) * lanes<T>) - top;
         above[c] = not_at_most(relative[c], tau);
         word |= static_cast<uint64_t>(bits(above[c])) << (c * lanes<T>);
       }
-      words[i / per_word] = word;
+      words[i / vectors_per_word<T>] = word;
       count += __builtin_popcountll(word);
-      if (!is_short<Vectors> && !word) return;
+      if (!is_constant<Vectors> && !word) return;
       for (int c = 0; c < size; ++c)
         sums[c % unrolled] = add_where(above[c], sums[c % unrolled], relative[c] - tau);
     });
@@ -194,24 +163,19 @@ class SparsemaxLockstep {
     const bool streamed = rows.streamed;
     const int64_t d = rows.d;
     int count = 0;
-    for_words(vectors, [&](int64_t i, auto size) __attribute__((always_inline)) {
+    for_words<T>(vectors, [&](int64_t i, auto size) __attribute__((always_inline)) {
       uint64_t word = 0;
       const T* const x = x_[r] + i * lanes<T>;
-      const int64_t end = (i + size) * lanes<T>;
-      const auto put_vector = [&](int c, Vec<T> weight) __attribute__((always_inline)) {
-        const int64_t at = (i + c) * lanes<T>;
-        put_left<T>(y + at, end <= d ? lanes<T> : d - at, weight, streamed);
-      };
-      if (!is_short<Vectors> && !above[i / per_word]) {
-        for (int c = 0; c < size; ++c) put_vector(c, zero);
+      if (!is_constant<Vectors> && !above[i / vectors_per_word<T>]) {
+        for (int c = 0; c < size; ++c) put_vector<T>(y, i + c, d, zero, streamed, vectors);
       } else {
         for (int c = 0; c < size; ++c) {
           const Vec<T> weight = larger(load(x + c * lanes<T>) - top - tau - step, zero);
           word |= static_cast<uint64_t>(bits(greater(weight, zero))) << (c * lanes<T>);
-          put_vector(c, weight);
+          put_vector<T>(y, i + c, d, weight, streamed, vectors);
         }
       }
-      if (support) support[i / per_word] = word;
+      if (support) support[i / vectors_per_word<T>] = word;
       count += __builtin_popcountll(word);
     });
     return count;
@@ -222,8 +186,8 @@ class SparsemaxLockstep {
   int64_t copy_stride_;
   const T* x_[lanes<T>];
   T top_[lanes<T>], tau_[lanes<T>], step_[lanes<T>];
-  Int<T> counts_[lanes<T>];
-  Vec<T> sums_[lanes<T>], before_;
+  Int<T> counts_[lanes<T>] = {};
+  Vec<T> sums_[lanes<T>] = {}, before_;
 };
 
 }  // namespace regmax::REGMAX_ISA

@@ -150,14 +150,18 @@ void argmax_groups(const Argmax<T>& call, int64_t begin, int64_t end, Workspace&
 template <class T, int32_t kernel>
 void argmax_rows(const Argmax<T>& call, int64_t begin, int64_t end, Workspace& w) {
   if constexpr (kernel == REGMAX_SPARSEMAX) {
-    if (call.d <= longest_sparsemax) {
+    if (call.d <= unscreened_sparsemax) {
       SparsemaxLockstep<T> groups(w);
+      return argmax_groups(call, begin, end, w, groups);
+    }
+    if (call.d <= longest_sparsemax) {
+      ScreenedLockstep<T, kernel, SparsemaxLockstep<T>> groups(w);
       return argmax_groups(call, begin, end, w, groups);
     }
   }
   if constexpr (kernel == REGMAX_SQPNORMMAX) {
     if (call.d > max_candidates && call.d <= short_row) {
-      PnormLockstep<T> groups(w.words);
+      ScreenedLockstep<T, kernel, DensePnorm<T>> groups(w);
       return argmax_groups(call, begin, end, w, groups);
     }
   }

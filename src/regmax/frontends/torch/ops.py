@@ -15,8 +15,9 @@ from torch import Tensor, empty_like, get_num_threads
 
 from regmax.kernels import native
 
-# Under so many scores the core reads a row's weights as fast as its bits.
+# Under so many scores the core reads a row's weights as fast as its bits, unless there are many rows.
 _FEW = 64
+_MANY = 1 << 16
 
 
 def bits_shape(x: Tensor, kernel: str) -> list[int]:
@@ -28,8 +29,9 @@ def bits_shape(x: Tensor, kernel: str) -> list[int]:
 
 def new_bits(x: Tensor, kernel: str) -> Tensor | None:
     """Room for bits, where a backward is better off with them than with the weights alone."""
-    wanted = x.shape[-1] >= _FEW or kernel in native.CHAINED
-    return x.new_empty(bits_shape(x, kernel), dtype=torch.int64) if wanted else None
+    if x.shape[-1] >= _FEW or kernel in native.CHAINED:
+        return x.new_empty(bits_shape(x, kernel), dtype=torch.int64)
+    return x.new_empty((1, *x.shape[:-1], 1), dtype=torch.int64) if x.numel() >= _MANY else None
 
 
 def _bits_pointers(bits: Tensor | None) -> tuple[int | None, int | None]:
