@@ -94,7 +94,7 @@ class RowProduct {
     for (int64_t k = 0; k < count; k += lanes<T>) {
       const int some = static_cast<int>(count - k < lanes<T> ? count - k : lanes<T>);
       const Vec<T> weight = load_part(y + k, some), direction = load_part(v + k, some);
-      const Vec<T> product = scales * (square_root(weight) * (direction - ratios) - slopes * weight);
+      const Vec<T> product = scales * (nearly_square_root(weight) * (direction - ratios) - slopes * weight);
       store_some<T>(v + k, some, product);
     }
   }
@@ -108,7 +108,7 @@ class RowProduct {
       for (int64_t k = begin; k < end; k += lanes<T>) {
         const int some = static_cast<int>(end - k < lanes<T> ? end - k : lanes<T>);
         const Vec<T> weight = load_part(y + k, some), direction = load_part(v + k, some),
-                     root = square_root(weight);
+                     root = nearly_square_root(weight);
         sums[0] = multiply_add(weight, root, sums[0]);
         sums[1] = multiply_add(weight, direction, sums[1]);
         sums[2] += root;

@@ -116,7 +116,7 @@ class DenseProduct {
   bool multiply_cubic() const {
     double sums[5] = {};
     sum_row(sums, [&](int64_t i, Vec<T>* s) {
-      const Vec<T> yi = y(i), vi = v(i), root = square_root(yi);
+      const Vec<T> yi = y(i), vi = v(i), root = nearly_square_root(yi);
       s[0] = times_plus(yi, root, s[0]);
       s[1] = times_plus(yi, vi, s[1]);
       s[2] += yi;
@@ -128,7 +128,7 @@ class DenseProduct {
     const Vec<T> scale = splat(static_cast<T>(2 / std::cbrt(sums[0]))), ratios = splat(static_cast<T>(ratio));
     const Vec<T> along_y = splat(static_cast<T>(half * (along - ratio * total)));
     for (int64_t i = 0; i < row_.d; i += lanes<T>) {
-      const Vec<T> yi = y(i), product = scale * (square_root(yi) * (v(i) - ratios) - along_y * yi);
+      const Vec<T> yi = y(i), product = scale * (nearly_square_root(yi) * (v(i) - ratios) - along_y * yi);
       store_left<T>(out_ + i, row_.d - i, select(supported(i), product, Vec<T>{}));
     }
     return true;

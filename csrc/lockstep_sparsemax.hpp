@@ -143,9 +143,7 @@ class SparsemaxLockstep {
   // but kept: next to tau, it would be rounded. Where it is large next to the weights, they would be rounded:
   // such rows must come nearer first.
   Steps find_steps() {
-    Vec<T> sums[lanes<T>];
-    for (int r = 0; r < lanes<T>; ++r) sums[r] = sums_[r];
-    const Vec<T> sum = sum_rows<T>(sums);
+    const Vec<T> sum = sum_rows<T>(sums_);
     const Vec<T> counts = __builtin_convertvector(load_integers<T>(counts_), Vec<T>);
     store<T>(step_, (sum - splat(T(1))) / counts);
     const Steps steps{~bits(equal(sum, sum)), bits(greater(sum, splat(T(3)))), bits(greater(before_, counts))};

@@ -52,6 +52,14 @@ inline Vec<float> nearly_inverse(Vec<float> a) {
   return _mm512_fmadd_ps(c, _mm512_fnmadd_ps(a, c, _mm512_set1_ps(1)), c);
 }
 inline Vec<float> square_root(Vec<float> a) { return _mm512_sqrt_ps(a); }
+// The root but for rounding, in a quarter of the time; of numbers too small to be normal, something smaller.
+inline Vec<float> nearly_square_root(Vec<float> a) {
+  const Vec<float> c = _mm512_rsqrt14_ps(_mm512_max_ps(a, _mm512_set1_ps(1.1754944e-38f))), root = a * c;
+  // c / 2 by its exponent: multiplications are the scarce ones.
+  const Vec<float> half = _mm512_castsi512_ps(_mm512_sub_epi32((__m512i)c, _mm512_set1_epi32(1 << 23)));
+  return _mm512_fmadd_ps(half, _mm512_fnmadd_ps(root, root, a), root);
+}
+inline Vec<double> nearly_square_root(Vec<double> a) { return _mm512_sqrt_pd(a); }
 inline Vec<double> square_root(Vec<double> a) { return _mm512_sqrt_pd(a); }
 
 // The lanes of m, packed to the front. (Compressing straight to memory is microcoded on Zen 4.)

@@ -53,6 +53,10 @@ inline V square_root(V a) {
   for (unsigned i = 0; i < sizeof(V) / sizeof(a[0]); ++i) a[i] = std::sqrt(a[i]);
   return a;
 }
+template <class V>
+inline V nearly_square_root(V a) {
+  return square_root(a);
+}
 
 template <class T, std::size_t... I>
 inline IntVec<T> lane_bits(std::index_sequence<I...>) {

@@ -50,8 +50,8 @@ struct Alternate {
 };
 
 // Adds neighbouring units of n vectors, and leaves n / 2.
-template <class T, int size, int unit>
-inline void add_neighbours(Vec<T>* v, int n) {
+template <class T, int size, int unit, int n>
+REGMAX_INLINE void add_neighbours(Vec<T>* v) {
   constexpr int all = lanes<T>;
   const auto each = std::make_index_sequence<all>();
   for (int i = 0; i < n / 2; ++i) {
@@ -60,15 +60,24 @@ inline void add_neighbours(Vec<T>* v, int n) {
   }
 }
 
-// The sums of lanes<T> vectors, that of v[r] in lane r; v is overwritten.
-template <class T>
-inline Vec<T> sum_rows(Vec<T>* v) {
-  int n = lanes<T>;
-  for (int width = 1; width < piece<T>; width *= 2, n /= 2) add_neighbours<T, piece<T>, 1>(v, n);
-  if constexpr (lanes<T> > piece<T>) {
-    for (; n > 1; n /= 2) add_neighbours<T, lanes<T>, piece<T>>(v, n);
+// From n vectors, each the sums of lanes<T> / n rows by lane, to one: first inside the pieces of 16 bytes.
+template <class T, int n = lanes<T>>
+REGMAX_INLINE Vec<T> add_rows(Vec<T>* v) {
+  if constexpr (n == 1) {
+    return v[0];
+  } else {
+    constexpr bool inside = n * piece<T> > lanes<T>;
+    add_neighbours<T, inside ? piece<T> : lanes<T>, inside ? 1 : piece<T>, n>(v);
+    return add_rows<T, n / 2>(v);
   }
-  return v[0];
+}
+
+// The sums of lanes<T> vectors, that of v[r] in lane r.
+template <class T>
+inline Vec<T> sum_rows(const Vec<T>* v) {
+  Vec<T> sums[lanes<T>];
+  for (int r = 0; r < lanes<T>; ++r) sums[r] = v[r];
+  return add_rows<T>(sums);
 }
 
 inline void transpose_pieces(Vec<float> (&v)[4]) {
