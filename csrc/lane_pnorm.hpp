@@ -14,6 +14,39 @@
 
 namespace regmax::REGMAX_ISA {
 
+// S_1, S_2 and S_3.
+template <class T>
+struct CubicSums {
+  Vec<T> s1, s2, s3;
+};
+
+template <class T>
+REGMAX_INLINE CubicSums<T> lane_cubic_sums(const Vec<T>* x, int count, Vec<T> largest) {
+  Vec<T> sums1[unrolled] = {}, sums2[unrolled] = {}, sums3[unrolled] = {};
+  for_columns(count, [&](int k, int j) {
+    const Vec<T> z = larger(x[k] + largest, Vec<T>{}), z2 = z * z;
+    sums1[j] += z;
+    sums2[j] += z2;
+    sums3[j] = times_plus(z2, z, sums3[j]);
+  });
+  return {total<T>(sums1), total<T>(sums2), total<T>(sums3)};
+}
+
+// What Newton takes off Z.
+template <class T>
+REGMAX_INLINE Vec<T> lane_cubic_step(const CubicSums<T>& s) {
+  const Vec<T> cube = s.s2 * s.s2 * s.s2;  // r s_3: a single division
+  return (cube - s.s3) * s.s2 * s.s3 / ((cube + cube + s.s3) * (s.s1 * s.s3 * 2 - s.s2 * s.s2));
+}
+
+// The sums over the same `count` scores when Z is smaller by `step`.
+template <class T>
+REGMAX_INLINE CubicSums<T> lane_move_sums(const CubicSums<T>& s, Vec<T> count, Vec<T> step) {
+  const Vec<T> n1 = count * step, twice = step + step;
+  return {s.s1 - n1, s.s2 - (twice * s.s1 - n1 * step),
+          s.s3 - step * (s.s2 * 3 - step * (s.s1 * 3 - n1))};
+}
+
 template <class T>
 struct CubicRoot {
   Vec<T> sum;  // S_2 at the root
@@ -23,22 +56,12 @@ struct CubicRoot {
 // Moves Z (`largest`) to the root, or for as many rounds as given towards it.
 template <class T>
 inline CubicRoot<T> lane_cubic_root(const Vec<T>* x, int count, int rounds, Vec<T>* largest) {
-  const Vec<T> one = splat(T(1)), zero{}, tolerance = splat(256 * rounding<T>);
-  Vec<T> s2{};
+  const Vec<T> one = splat(T(1)), tolerance = splat(256 * rounding<T>);
   Where<T> moving = equal(one, one);
   for (int round = 0;; ++round) {
-    Vec<T> sums1[unrolled] = {}, sums2[unrolled] = {}, sums3[unrolled] = {};
-    for_columns(count, [&](int k, int j) {
-      const Vec<T> z = larger(x[k] + *largest, zero), z2 = z * z;
-      sums1[j] += z;
-      sums2[j] += z2;
-      sums3[j] = times_plus(z2, z, sums3[j]);
-    });
-    const Vec<T> s1 = total<T>(sums1), s3 = total<T>(sums3);
-    s2 = total<T>(sums2);
-    if (!bits(moving) || round == rounds) return {s2, bits(moving)};
-    const Vec<T> cube = s2 * s2 * s2;  // r s_3: a single division
-    const Vec<T> step = (cube - s3) * s2 * s3 / ((cube + cube + s3) * (s1 * s3 * 2 - s2 * s2));
+    const CubicSums<T> sums = lane_cubic_sums<T>(x, count, *largest);
+    if (!bits(moving) || round == rounds) return {sums.s2, bits(moving)};
+    const Vec<T> step = lane_cubic_step<T>(sums);
     *largest = select(moving, *largest - step, *largest);
     // Convergence is quadratic: what follows a step this small is below rounding.
     moving = moving & greater(larger(step, -step), tolerance * *largest);

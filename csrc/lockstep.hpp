@@ -25,7 +25,6 @@
 #include "regmax.h"
 #include "screening.hpp"
 #include "transpose.hpp"
-#include "workspace.hpp"
 
 namespace regmax::REGMAX_ISA {
 
@@ -235,27 +234,6 @@ class Lockstep {
   T top_[lanes<T>], cut_[lanes<T>], low_cut_[lanes<T>] = {}, low_count_[lanes<T>] = {};
   Int<T> adjacent_[lanes<T>] = {}, left_edge_[lanes<T>] = {}, right_edge_[lanes<T>] = {};
   T values_[lanes<T> * (stride + 1)] = {};
-};
-
-// Rows are screened first, and those with too many candidates given to `Dense`.
-template <class T, int32_t kernel, class Dense>
-class ScreenedLockstep {
- public:
-  static constexpr int64_t streamed_row = Lockstep<T, kernel>::streamed_row;
-
-  explicit ScreenedLockstep(const Workspace& w) : screened_(w.words), dense_(w) {}
-
-  uint32_t run(const LaneRows<T>& rows) {
-    const uint32_t left = screened_.run(rows);
-    if (!left) return 0;
-    LaneRows<T> dense = rows;
-    for (int r = 0; r < lanes<T>; ++r) dense.length[r] = left >> r & 1 ? rows.length[r] : 0;
-    return left & dense_.run(dense);
-  }
-
- private:
-  Lockstep<T, kernel> screened_;
-  Dense dense_;
 };
 
 }  // namespace regmax::REGMAX_ISA

@@ -59,13 +59,8 @@ REGMAX_INLINE Vec<T> load_vector(const T* row, int64_t i, int64_t d, Vectors, T 
 
 template <class T, class Vectors>
 REGMAX_INLINE void put_vector(T* row, int64_t i, int64_t d, Vec<T> v, bool streamed, Vectors) {
-  T* const p = row + i * lanes<T>;
-  const int64_t left = d - i * lanes<T>;
-  if (is_constant<Vectors> || left >= lanes<T>) {
-    put<T>(p, v, streamed);
-  } else {
-    store_some<T>(p, static_cast<int>(left), v);
-  }
+  const int64_t left = is_constant<Vectors> ? lanes<T> : d - i * lanes<T>;
+  put_left<T>(row + i * lanes<T>, left, v, streamed);
 }
 
 }  // namespace regmax::REGMAX_ISA

@@ -9,9 +9,8 @@
 #include "dense_products.hpp"
 #include "lockstep.hpp"
 #include "lockstep_chains.hpp"
-#include "lockstep_pnorm.hpp"
 #include "lockstep_products.hpp"
-#include "lockstep_sparsemax.hpp"
+#include "lockstep_rows.hpp"
 #include "masks.hpp"
 #include "one_product.hpp"
 #include "one_row.hpp"
@@ -149,19 +148,13 @@ void argmax_groups(const Argmax<T>& call, int64_t begin, int64_t end, Workspace&
 
 template <class T, int32_t kernel>
 void argmax_rows(const Argmax<T>& call, int64_t begin, int64_t end, Workspace& w) {
-  if constexpr (kernel == REGMAX_SPARSEMAX) {
-    if (call.d <= unscreened_sparsemax) {
-      SparsemaxLockstep<T> groups(w);
+  if constexpr (kernel == REGMAX_SPARSEMAX || kernel == REGMAX_SQPNORMMAX) {
+    if (call.d <= RowLockstep<T, kernel>::unscreened_row) {
+      RowLockstep<T, kernel> groups(w);
       return argmax_groups(call, begin, end, w, groups);
     }
-    if (call.d <= longest_sparsemax) {
-      ScreenedLockstep<T, kernel, SparsemaxLockstep<T>> groups(w);
-      return argmax_groups(call, begin, end, w, groups);
-    }
-  }
-  if constexpr (kernel == REGMAX_SQPNORMMAX) {
-    if (call.d > max_candidates && call.d <= short_row) {
-      ScreenedLockstep<T, kernel, DensePnorm<T>> groups(w);
+    if (call.d <= longest_lockstep_row) {
+      ScreenedLockstep<T, kernel> groups(w);
       return argmax_groups(call, begin, end, w, groups);
     }
   }

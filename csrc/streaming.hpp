@@ -54,4 +54,10 @@ REGMAX_INLINE void put(T* p, Vec<T> v, bool streamed) {
   streamed ? stream<T>(p, v) : store<T>(p, v);
 }
 
+// The same of no more than the first `left` lanes.
+template <class T>
+REGMAX_INLINE void put_left(T* p, int64_t left, Vec<T> v, bool streamed) {
+  left >= lanes<T> ? put<T>(p, v, streamed) : store_some<T>(p, static_cast<int>(left), v);
+}
+
 }  // namespace regmax::REGMAX_ISA
