@@ -202,7 +202,8 @@ class RowMapper {
         return lane_fusedmax<T>(x_, count_, runs, theta, y_);
       }
       case REGMAX_OSCARMAX:
-        return lane_oscarmax<T>(x_, count_, theta, y_);
+        lane_oscarmax<T>(x_, count_, theta, y_);
+        return 0;
       case REGMAX_SQPNORMMAX:
         return lane_sqpnormmax<T>(x_, count_, y_);
       default:

@@ -108,29 +108,51 @@ inline void lane_pool_sorted(const Vec<T>* sorted, const LanePrefix<T>& prefix, 
   }
 }
 
-// y, and A(m*) in `tau`, for the certificate that no other score matters.
+// Gives weights that are equal, which are neighbours in sorted ones, a sign.
 template <class T>
-inline uint32_t lane_oscarmax(const Vec<T>* x, int count, Vec<T> lam, Vec<T>* y, Vec<T>* tau) {
-  Vec<T> sorted[max_candidates], z[max_candidates];
-  sort_lanes<T>(x, count, sorted);
-  const LanePrefix<T> prefix = lane_best_prefix<T>(sorted, count, lam);
-  *tau = prefix.tau + prefix.centre;
-  lane_pool_sorted<T>(sorted, prefix, lam, z);
-  // Equal scores are pooled, so a score's value says which weight is its own: no permutation to carry along.
-  for (int k = 0; k < count; ++k) y[k] = Vec<T>{};
-  for (int a = 0; a < prefix.longest; ++a) {
-    const Where<T> inside = greater(prefix.length, splat(T(a)));
-    const Vec<T> weight = select(inside, larger(z[a] - prefix.tau, Vec<T>{}), Vec<T>{});
-    for (int k = 0; k < count; ++k) y[k] = select(inside & equal(x[k], sorted[a]), weight, y[k]);
+inline void lane_mark_equal(Vec<T>* sorted, int count) {
+  Where<T> before{};
+  for (int a = 0; a < count; ++a) {
+    const Where<T> same = a + 1 < count ? equal(sorted[a], sorted[a + 1]) : Where<T>{};
+    sorted[a] = select(same | before, -sorted[a], sorted[a]);
+    before = same;
   }
-  lane_settle<T>(y, count);
-  return 0;
 }
 
+// A mapping's by-products: A(m*), for the certificate that no other score matters, and a bit for every
+// candidate whose weight is another's too.
 template <class T>
-inline uint32_t lane_oscarmax(const Vec<T>* x, int count, Vec<T> lam, Vec<T>* y) {
+struct OscarFacts {
   Vec<T> tau;
-  return lane_oscarmax<T>(x, count, lam, y, &tau);
+  IntVec<T> joined;
+};
+
+template <class T>
+inline OscarFacts<T> lane_oscarmax(const Vec<T>* x, int count, Vec<T> lam, Vec<T>* y) {
+  const Vec<T> zero{};
+  Vec<T> sorted[max_candidates], w[max_candidates];
+  sort_lanes<T>(x, count, sorted);
+  const LanePrefix<T> prefix = lane_best_prefix<T>(sorted, count, lam);
+  lane_pool_sorted<T>(sorted, prefix, lam, w);
+  for (int a = 0; a < prefix.longest; ++a) {
+    const Where<T> inside = greater(prefix.length, splat(T(a)));
+    w[a] = select(inside, larger(w[a] - prefix.tau, zero), zero);
+  }
+  lane_settle<T>(w, prefix.longest);
+  lane_mark_equal<T>(w, prefix.longest);
+  // Equal scores are pooled, so a score's value says which weight is its own: no permutation to carry along.
+  for (int k = 0; k < count; ++k) y[k] = zero;
+  for (int a = 0; a < prefix.longest; ++a) {
+    const Where<T> inside = greater(prefix.length, splat(T(a)));
+    for (int k = 0; k < count; ++k) y[k] = select(inside & equal(x[k], sorted[a]), w[a], y[k]);
+  }
+  IntVec<T> joined{};
+  for (int k = 0; k < count; ++k) {
+    const Where<T> marked = greater(zero, y[k]);
+    joined = add_where(marked, joined, IntVec<T>{} + (Int<T>{1} << k));
+    y[k] = larger(select(marked, -y[k], y[k]), zero);  // zeros without sign
+  }
+  return {prefix.tau + prefix.centre, joined};
 }
 
 }  // namespace regmax::REGMAX_ISA

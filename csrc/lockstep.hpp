@@ -170,8 +170,9 @@ class Lockstep {
                             load_integers<T>(right_edge_)};
       return lane_fusedmax<T>(x_, count_, runs, theta_, y_);
     } else if constexpr (kernel == REGMAX_OSCARMAX) {
-      Vec<T> tau;
-      return lane_oscarmax<T>(x_, count_, theta_, y_, &tau) | bits(greater(least_tau(), tau));
+      const OscarFacts<T> facts = lane_oscarmax<T>(x_, count_, theta_, y_);
+      store_integers<T>(adjacent_, facts.joined);
+      return bits(greater(least_tau(), facts.tau));
     } else if constexpr (kernel == REGMAX_SQPNORMMAX) {
       Vec<T> tau;
       return lane_sqpnormmax<T>(x_, count_, y_, &tau) | bits(greater(cuts_, tau));
@@ -209,8 +210,10 @@ class Lockstep {
     return positive & (~uint64_t{0} >> (64 - counts_[r]));
   }
 
-  // One bit per candidate: it follows the one before without a gap, and they have the same weight.
+  // One bit per candidate: it follows the one before without a gap, and they have the same weight. Of
+  // oscarmax, the bits are known already.
   uint64_t joined_bits(int r) {
+    if (kernel == REGMAX_OSCARMAX) return static_cast<uint64_t>(adjacent_[r]);
     uint64_t same = 0;
     for (int k = 0; k < max_candidates; k += lanes<T>) {
       same |= static_cast<uint64_t>(bits(equal(load(values(r) + k), load(values(r) + k - 1)))) << k;

@@ -107,15 +107,24 @@ class LockstepProducts {
       count += list_bits(word, static_cast<int32_t>(64 * i), positions_[r] + count);
     }
     for (int k = 0; k < count; ++k) __builtin_prefetch(v + positions_[r][k]);
-    for (int k = 0; reads_weights(kernel_) && k < count; ++k) __builtin_prefetch(y + positions_[r][k]);
     joined_[r] = static_cast<Int<T>>(joined);
+    for (int k = 0; reads_row(rows, r) && k < count; ++k) __builtin_prefetch(y + positions_[r][k]);
     return count;
   }
 
   void gather(const ProductRows<T>& rows, int r, int count) {
     const T *const y = rows.y + r * rows.d, *const v = rows.v + r * rows.d;
     for (int k = 0; k < count; ++k) v_values(r)[k] = v[positions_[r][k]];
-    for (int k = 0; reads_weights(kernel_) && k < count; ++k) y_values(r)[k] = y[positions_[r][k]];
+    if (reads_row(rows, r)) {
+      for (int k = 0; k < count; ++k) y_values(r)[k] = y[positions_[r][k]];
+    } else {
+      for (int k = 0; k < count; ++k) y_values(r)[k] = static_cast<T>(k + 1);  // any, but all different
+    }
+  }
+
+  // Of oscarmax, only rows with joined weights need them.
+  bool reads_row(const ProductRows<T>& rows, int r) const {
+    return reads_weights(kernel_) && !(kernel_ == REGMAX_OSCARMAX && rows.joined && !joined_[r]);
   }
 
   // Most words hold few bits: the first ones are listed without a branch on how many there are.

@@ -17,6 +17,8 @@
 namespace regmax::REGMAX_ISA {
 
 inline bool has_chains(int32_t kernel) { return kernel == REGMAX_FUSEDMAX || kernel == REGMAX_PROX_TV1D; }
+// Whether the bits `joined` say something of a kernel's weights.
+inline bool has_joined(int32_t kernel) { return has_chains(kernel) || kernel == REGMAX_OSCARMAX; }
 
 inline bool on_simplex(int32_t kernel) { return kernel <= REGMAX_SQPNORMMAX; }
 

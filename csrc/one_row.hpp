@@ -53,10 +53,13 @@ bool find_scores(const T* x, const uint8_t* keep, int64_t d, Workspace& w, int64
   return bad == 0;
 }
 
-// A position is joined if it has the same value as the kept one before: whoever has the weights alone finds
+// oscarmax's groups can be anywhere: whether a weight is another's too is left to who reads it. In a chain, a
+// position is joined if it has the same value as the kept one before: whoever has the weights alone finds
 // the same groups. Zeros are no group on the simplex.
 template <class T>
-void write_joined(const RowOut<T>& row, const uint64_t* kept, bool complete, bool zeros) {
+void write_joined(int32_t kernel, const RowOut<T>& row, const uint64_t* kept, bool complete) {
+  if (!has_chains(kernel)) return find_nonzero(row.y, row.d, row.joined);
+  const bool zeros = !on_simplex(kernel);
   if (complete) return find_repeated(row.y, row.d, zeros, row.joined);
   int64_t before = -1;
   for (int64_t word = 0; word < words_of(row.d); ++word) {
@@ -82,7 +85,7 @@ void write_row(int32_t kernel, int64_t kept, int64_t chosen, Workspace& w, const
   }
   spread_row(values, words, row.d, row.y);
   if (row.support) find_nonzero(row.y, row.d, row.support);
-  if (row.joined) write_joined(row, w.kept, kept == row.d, !on_simplex(kernel));
+  if (row.joined) write_joined(kernel, row, w.kept, kept == row.d);
 }
 
 template <class T>

@@ -12,7 +12,8 @@
  *
  * support: NULL, or n * ((d + 63) / 64) words; bit i % 64 of word i / 64 of a row says y_i != 0.
  * joined:  NULL, or as many words; the bit says that position i shares its group with the kept position
- *          before it. Only fusedmax and prox_tv1d write and read it.
+ *          before it (fusedmax, prox_tv1d), or that it may share it with others (oscarmax). No other kernel
+ *          writes and reads it.
  * Where a backward gets no support it reads y (and the mask) instead; the result is the same, but for
  * fusedmax rows with -inf, whose deleted positions only `joined` remembers.
  *

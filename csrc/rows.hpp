@@ -176,8 +176,8 @@ template <class T>
 int32_t argmax(const Argmax<T>& given) {
   Argmax<T> call = given;
   call.kernel = effective_kernel(given.kernel, given.theta);
-  if (!has_chains(call.kernel)) {
-    if (has_chains(given.kernel)) clear_bits(given.joined, 64 * given.n * words_of(given.d));
+  if (!has_joined(call.kernel)) {
+    if (has_joined(given.kernel)) clear_bits(given.joined, 64 * given.n * words_of(given.d));
     call.joined = nullptr;
   }
   return for_rows(call.n, call.d, call.threads, [&](int64_t begin, int64_t end, Workspace& w) {
@@ -246,8 +246,9 @@ void multiply_groups(const JacobianProduct<T>& call, int32_t kernel, int64_t beg
 template <class T>
 void jacobian_product_rows(const JacobianProduct<T>& call, int32_t kernel, int64_t begin, int64_t end,
                            Workspace& w) {
-  if (kernel == REGMAX_SPARSEMAX && call.d <= short_product) {
-    ShortProducts<T> groups;
+  const bool joins = has_joined(kernel) && call.support && call.joined && call.d <= short_joined_product;
+  if (joins || (kernel == REGMAX_SPARSEMAX && call.d <= short_product)) {
+    ShortProducts<T> groups(kernel, w);
     return multiply_groups(call, kernel, begin, end, w, groups);
   }
   if (kernel == REGMAX_SQPNORMMAX && call.d <= short_pnorm_product) {

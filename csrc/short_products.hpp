@@ -1,24 +1,34 @@
-// sparsemax's Jacobian products of short rows: v minus its mean on the support, without gathering. The sums
+// Jacobian products of short rows by their bits: v minus its mean on the support, without gathering. The sums
 // of a group's rows, each a vector of partial sums, are finished together.
+//
+// That is all for sparsemax, and for most rows of fusedmax and oscarmax. Where weights are joined, every group
+// of them has the mean of its v instead: in a copy of v (joined_means.hpp).
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
+#include "joined_means.hpp"
 #include "lockstep_products.hpp"
 #include "row_vectors.hpp"
 #include "streaming.hpp"
 #include "transpose.hpp"
+#include "workspace.hpp"
 
 namespace regmax::REGMAX_ISA {
 
-constexpr int64_t short_product = 512;
+constexpr int64_t short_product = 512, short_joined_product = 256;
 
 template <class T>
 class ShortProducts {
  public:
   static constexpr int64_t streamed_row = 128;  // shorter rows take longer to compute than to store
 
-  // Multiplies the rows; returns the bits of those that are left to do: empty ones, which may be NaN.
+  ShortProducts(int32_t kernel, const Workspace& w)
+      : kernel_(kernel), copies_(static_cast<T*>(w.copies)), copy_stride_(w.copy_stride) {}
+
+  // Multiplies the rows; returns the bits of those that are left to do: empty ones, which may be NaN, and
+  // those with many joined weights.
   uint32_t run(const ProductRows<T>& rows) {
     return with_vectors<T>(rows.d, [&](auto vectors) { return multiply(rows, vectors); });
   }
@@ -28,7 +38,7 @@ class ShortProducts {
   uint32_t multiply(const ProductRows<T>& rows, Vectors vectors) {
     uint32_t left = 0;
     for (int r = 0; r < lanes<T>; ++r) {
-      const int count = rows.active >> r & 1 ? add_up(rows, r, vectors) : 0;
+      const int count = rows.active >> r & 1 && find_direction(rows, r) ? add_up(rows, r, vectors) : 0;
       left |= static_cast<uint32_t>(count == 0) << r;
       counts_[r] = static_cast<T>(count ? count : 1);
     }
@@ -39,10 +49,28 @@ class ShortProducts {
     return left & rows.active;
   }
 
+  // v, or a copy of it with the means of joined weights; false where it must be left.
+  REGMAX_INLINE bool find_direction(const ProductRows<T>& rows, int r) {
+    v_[r] = rows.v + r * rows.d;
+    if (kernel_ == REGMAX_SPARSEMAX) return true;
+    uint64_t any = 0;
+    for (int64_t i = r * rows.words; i < (r + 1) * rows.words; ++i) any |= rows.joined[i] & rows.support[i];
+    return !any || average(rows, r);
+  }
+
+  bool average(const ProductRows<T>& rows, int r) {
+    T* const copy = copies_ + r * copy_stride_;
+    std::memcpy(copy, v_[r], static_cast<std::size_t>(rows.d) * sizeof(T));
+    v_[r] = copy;
+    const JoinedWeights joined(rows.support + r * rows.words, rows.joined + r * rows.words, rows.words);
+    return kernel_ == REGMAX_FUSEDMAX ? joined.average_runs(copy)
+                                      : joined.average_equals(rows.y + r * rows.d, copy);
+  }
+
   // The words of the support, in words_, and the partial sums of v over it.
   template <class Vectors>
   REGMAX_INLINE int add_up(const ProductRows<T>& rows, int r, Vectors vectors) {
-    const T *const v = rows.v + r * rows.d, *const y = rows.y + r * rows.d;
+    const T *const v = v_[r], *const y = rows.y + r * rows.d;
     const uint64_t* const support = rows.support ? rows.support + r * rows.words : nullptr;
     const int64_t d = rows.d;
     Vec<T> sum{};
@@ -73,7 +101,7 @@ class ShortProducts {
   template <class Vectors>
   REGMAX_INLINE void subtract(const ProductRows<T>& rows, int r, Vectors vectors) {
     const Vec<T> mean = splat(means_[r]);
-    const T* const v = rows.v + r * rows.d;
+    const T* const v = v_[r];
     T* const out = rows.out + r * rows.d;
     const int64_t d = rows.d;
     const bool streamed = rows.streamed;
@@ -86,6 +114,10 @@ class ShortProducts {
     });
   }
 
+  int32_t kernel_;
+  T* copies_;
+  int64_t copy_stride_;
+  const T* v_[lanes<T>];
   uint64_t words_[lanes<T>][short_product / 64];
   T counts_[lanes<T>], means_[lanes<T>];
   Vec<T> sums_[lanes<T>] = {};

@@ -72,6 +72,11 @@ inline void store(T* p, Vec<T> v) {
 }
 
 template <class T>
+inline void store_integers(Int<T>* p, IntVec<T> v) {
+  std::memcpy(p, &v, sizeof v);
+}
+
+template <class T>
 inline Vec<T> splat(T value) {
   return value - Vec<T>{};
 }

@@ -21,7 +21,7 @@ from regmax.kernels import KERNELS
 
 ABI_VERSION = 2
 CODES = {name: code for code, name in enumerate(KERNELS) if name != "softmax"}
-# The kernels whose groups are runs of neighbours: only they write and read the bits `joined`.
+# The kernels whose groups are runs of neighbours: their backward needs the bits `joined`.
 CHAINED = frozenset({"fusedmax", "prox_tv1d"})
 
 _STATUS = {1: "out of memory", 2: "bad argument"}

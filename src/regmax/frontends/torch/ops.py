@@ -3,8 +3,8 @@
 The operators (`torch.ops.regmax.*`) are opaque to tracing and differentiate nothing themselves: autograd.py does.
 
 Beside the weights a call gives `bits`, what a backward wants to know of each row (csrc/regmax.h): a tensor of 64-bit
-words (parts, ..., words) whose first part is the support and whose second, for kernels with chains, says which
-neighbours are joined. It has no parts, or is None, where the weights alone serve as well.
+words (parts, ..., words) whose first part is the support and whose second, for fusedmax and oscarmax, says which
+weights are joined. It has no parts, or is None, where the weights alone serve as well.
 """
 
 from math import prod
@@ -16,22 +16,29 @@ from torch import Tensor, empty_like, get_num_threads
 from regmax.kernels import native
 
 # Under so many scores the core reads a row's weights as fast as its bits, unless there are many rows.
-_FEW = 64
+_FEW = {"sparsemax": 64, "oscarmax": 64, "sqpnormmax": 129}
 _MANY = 1 << 16
+
+
+def _parts(kernel: str) -> int:
+    """How many kinds of bits the core keeps of a kernel's rows."""
+    return 2 if kernel in native.CHAINED or kernel == "oscarmax" else 1
 
 
 def bits_shape(x: Tensor, kernel: str) -> list[int]:
     """The shape of `bits` for scores `x`."""
     d = x.shape[-1]
-    parts = 2 if kernel in native.CHAINED else int(d >= _FEW)
-    return [parts, *x.shape[:-1], (d + 63) // 64]
+    wanted = kernel in native.CHAINED or d >= _FEW.get(kernel, 64)
+    return [_parts(kernel) if wanted else 0, *x.shape[:-1], (d + 63) // 64]
 
 
 def new_bits(x: Tensor, kernel: str) -> Tensor | None:
     """Room for bits, where a backward is better off with them than with the weights alone."""
-    if x.shape[-1] >= _FEW or kernel in native.CHAINED:
+    if kernel in native.CHAINED or x.shape[-1] >= _FEW.get(kernel, 64):
         return x.new_empty(bits_shape(x, kernel), dtype=torch.int64)
-    return x.new_empty((1, *x.shape[:-1], 1), dtype=torch.int64) if x.numel() >= _MANY else None
+    if kernel == "sqpnormmax" or x.numel() < _MANY:
+        return None
+    return x.new_empty((_parts(kernel), *x.shape[:-1], 1), dtype=torch.int64)
 
 
 def _bits_pointers(bits: Tensor | None) -> tuple[int | None, int | None]:
