@@ -63,7 +63,8 @@ inline void lane_average_equal(const Vec<T>* y, Vec<T>* v, int count) {
 template <class T>
 inline Vec<T> inverse_cube_root(Vec<T> a) {
   Vec<T> c = splat(T(2.184)) + a * (a * splat(T(1.328)) - splat(T(2.512)));
-  for (int step = 0; step < (sizeof(T) == sizeof(float) ? 4 : 5); ++step) c = c * (splat(T(4)) - a * c * c * c) * splat(T(1) / 3);
+  for (int step = 0; step < (sizeof(T) == sizeof(float) ? 4 : 5); ++step)
+    c = c * (splat(T(4)) - a * c * c * c) * splat(T(1) / 3);
   return c;
 }
 

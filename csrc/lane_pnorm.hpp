@@ -43,8 +43,7 @@ REGMAX_INLINE Vec<T> lane_cubic_step(const CubicSums<T>& s) {
 template <class T>
 REGMAX_INLINE CubicSums<T> lane_move_sums(const CubicSums<T>& s, Vec<T> count, Vec<T> step) {
   const Vec<T> n1 = count * step, twice = step + step;
-  return {s.s1 - n1, s.s2 - (twice * s.s1 - n1 * step),
-          s.s3 - step * (s.s2 * 3 - step * (s.s1 * 3 - n1))};
+  return {s.s1 - n1, s.s2 - (twice * s.s1 - n1 * step), s.s3 - step * (s.s2 * 3 - step * (s.s1 * 3 - n1))};
 }
 
 template <class T>

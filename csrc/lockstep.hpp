@@ -54,8 +54,6 @@ constexpr int64_t guessed_row = 128;
 template <class T, int32_t kernel>
 class Lockstep {
  public:
-  static constexpr int64_t streamed_row = 128;  // shorter rows take longer to compute than to store
-
   explicit Lockstep(uint64_t* words) : words_(words) {}
 
   // Maps the rows; returns the bits of those that are left to do. `words` in the constructor holds as many

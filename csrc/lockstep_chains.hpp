@@ -12,8 +12,6 @@ namespace regmax::REGMAX_ISA {
 
 class ChainedLockstep {
  public:
-  static constexpr int64_t streamed_row = Lockstep<float, REGMAX_FUSEDMAX>::streamed_row;
-
   explicit ChainedLockstep(Workspace& w) : w_(w), screened_(w.words), chains_(w) {}
 
   uint32_t run(const LaneRows<float>& rows) {

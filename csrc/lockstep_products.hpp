@@ -31,8 +31,6 @@ inline bool reads_weights(int32_t kernel) { return kernel == REGMAX_OSCARMAX || 
 template <class T>
 class LockstepProducts {
  public:
-  static constexpr int64_t streamed_row = 128;  // shorter rows take longer to compute than to store
-
   // `words` holds as many words as the rows of a group have.
   LockstepProducts(int32_t kernel, uint64_t* words) : kernel_(kernel), words_(words) {}
 

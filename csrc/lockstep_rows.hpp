@@ -1,10 +1,11 @@
 // sparsemax, and sqpnormmax for p = 1.5, of rows in groups, up to a length for which sums in T are good. Rows
 // stay rows: what each of them adds up, vectors of partial sums, is finished for the whole group together.
 //
-// Both weights are functions of z = (x - tau)_+: z itself, and z^2 / sum z^2. The maxima by lane are scores of
-// the row, and their threshold is a first tau (lockstep.hpp). The sums of z (z^2, z^3) over the scores above
-// it give the threshold of exactly these scores: of most rows the final one. So their weights are written at
-// once, and counted: where the scores with weight are not those that were added up, the row goes on.
+// Both weights are functions of z = (x - tau)_+: z itself, and z^2 / sum z^2. The maxima by lane are scores
+// of the row, and their threshold is a first tau (lockstep.hpp). The sums of z (z^2, z^3) over the scores
+// above it give the threshold of exactly these scores: of most rows the final one. So their weights are
+// written at once, and counted: where the scores with weight are not those that were added up, the row goes
+// on.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,6 @@ constexpr int64_t longest_lockstep_row = 2048;
 template <class T, int32_t kernel>
 class RowLockstep {
  public:
-  static constexpr int64_t streamed_row = 128;  // shorter rows take longer to compute than to store
   // Of longer rows, screening (lockstep.hpp) is quicker for those with few candidates.
   static constexpr int64_t unscreened_row = kernel == REGMAX_SPARSEMAX ? 256 : 128;
 
@@ -114,7 +114,9 @@ class RowLockstep {
     return tau;
   }
 
-  static REGMAX_INLINE Vec<T> largest(const T* x, int64_t vectors) { return lane_maxima(x, vectors * lanes<T>); }
+  static REGMAX_INLINE Vec<T> largest(const T* x, int64_t vectors) {
+    return lane_maxima(x, vectors * lanes<T>);
+  }
   template <int64_t n>
   static REGMAX_INLINE Vec<T> largest(const T* x, Constant<n>) {
     Vec<T> result = load(x);
@@ -162,9 +164,9 @@ class RowLockstep {
     uint32_t undefined, far;
   };
 
-  // The steps that lead from tau up to the threshold of what is above it. A step is not added to tau but kept:
-  // next to tau, it would be rounded. Where it is large next to the weights, they would be rounded: such rows
-  // are far, and must come nearer first.
+  // The steps that lead from tau up to the threshold of what is above it. A step is not added to tau but
+  // kept: next to tau, it would be rounded. Where it is large next to the weights, they would be rounded:
+  // such rows are far, and must come nearer first.
   Steps find_steps() {
     const Vec<T> count = __builtin_convertvector(load_integers<T>(counts_), Vec<T>);
     const Vec<T> s1 = sum_rows<T>(sums_[0]);
@@ -239,8 +241,6 @@ class RowLockstep {
 template <class T, int32_t kernel>
 class ScreenedLockstep {
  public:
-  static constexpr int64_t streamed_row = Lockstep<T, kernel>::streamed_row;
-
   explicit ScreenedLockstep(const Workspace& w) : screened_(w.words), dense_(w) {}
 
   uint32_t run(const LaneRows<T>& rows) {

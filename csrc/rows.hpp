@@ -128,7 +128,7 @@ void argmax_groups(const Argmax<T>& call, int64_t begin, int64_t end, Workspace&
   LaneRows<T> rows = {};
   rows.d = call.d;
   rows.words = words_of(call.d);
-  rows.streamed = is_streamed(call.y, call.n, call.d, Groups::streamed_row);
+  rows.streamed = is_streamed(call.y, call.n, call.d);
   for (int64_t first = begin; first < end; first += lanes<T>) {
     const int count = static_cast<int>(end - first < lanes<T> ? end - first : lanes<T>);
     const RowOut<T> out = row_out(call, first);
@@ -217,7 +217,7 @@ inline bool suits_products(int32_t kernel, double theta, bool joined) {
 template <class T, class Groups>
 void multiply_groups(const JacobianProduct<T>& call, int32_t kernel, int64_t begin, int64_t end, Workspace& w,
                      Groups& groups) {
-  const bool streamed = is_streamed(call.out, call.n, call.d, Groups::streamed_row);
+  const bool streamed = is_streamed(call.out, call.n, call.d);
   for (int64_t first = begin; first < end; first += lanes<T>) {
     const int count = static_cast<int>(end - first < lanes<T> ? end - first : lanes<T>);
     const RowIn<T> row = row_in(call, first);

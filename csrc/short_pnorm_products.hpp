@@ -16,8 +16,6 @@ constexpr int64_t short_pnorm_product = 128;
 template <class T>
 class ShortPnormProducts {
  public:
-  static constexpr int64_t streamed_row = 64;
-
   // Multiplies the rows; returns the bits of those that are left to do: empty ones, which may be NaN.
   uint32_t run(const ProductRows<T>& rows) {
     return with_vectors<T>(rows.d, [&](auto vectors) { return multiply_rows(rows, vectors); });

@@ -1,8 +1,8 @@
 // Jacobian products of short rows by their bits: v minus its mean on the support, without gathering. The sums
 // of a group's rows, each a vector of partial sums, are finished together.
 //
-// That is all for sparsemax, and for most rows of fusedmax and oscarmax. Where weights are joined, every group
-// of them has the mean of its v instead: in a copy of v (joined_means.hpp).
+// That is all for sparsemax, and for most rows of fusedmax and oscarmax. Where weights are joined, every
+// group of them has the mean of its v instead: in a copy of v (joined_means.hpp).
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,6 @@ constexpr int64_t short_product = 512, short_joined_product = 256;
 template <class T>
 class ShortProducts {
  public:
-  static constexpr int64_t streamed_row = 128;  // shorter rows take longer to compute than to store
-
   ShortProducts(int32_t kernel, const Workspace& w)
       : kernel_(kernel), copies_(static_cast<T*>(w.copies)), copy_stride_(w.copy_stride) {}
 

@@ -19,13 +19,12 @@ namespace regmax::REGMAX_ISA {
 constexpr int64_t cache_line = 64;
 constexpr int64_t streamed_bytes = int64_t{1} << 21;  // what a core has to itself of most machines' caches
 
-// Whether n rows of d numbers go past the caches, if they are not shorter than it pays for. Rows begin and
-// end with a line: a line that is streamed in parts is slow, and one that is streamed in part and stored in
-// part slower.
+// Whether n rows of d numbers go past the caches. Rows begin and end with a line: a line that is streamed in
+// parts is slow, and one that is streamed in part and stored in part slower.
 template <class T>
-inline bool is_streamed(const T* rows, int64_t n, int64_t d, int64_t shortest) {
+inline bool is_streamed(const T* rows, int64_t n, int64_t d) {
   const int64_t row_bytes = d * static_cast<int64_t>(sizeof(T));
-  return d >= shortest && n * row_bytes >= streamed_bytes && row_bytes % cache_line == 0 &&
+  return n * row_bytes >= streamed_bytes && row_bytes % cache_line == 0 &&
          reinterpret_cast<uintptr_t>(rows) % cache_line == 0;
 }
 
