@@ -44,9 +44,6 @@ class RowLockstep {
   static constexpr int powers = kernel == REGMAX_SPARSEMAX ? 1 : 3;
   static constexpr int most_rounds = 16;
 
-  // Thresholds are tried from below: then all scores with weight are among those above.
-  static Vec<T> margin() { return splat(16 * rounding<T>); }
-
   // Rows that do not end with a vector are copied, and padded.
   void find_rows(const LaneRows<T>& rows) {
     for (int r = 0; r < lanes<T>; ++r) {
@@ -66,10 +63,11 @@ class RowLockstep {
   template <class Vectors>
   uint32_t map(const LaneRows<T>& rows, Vectors vectors) {
     guess_thresholds(vectors);
+    before_ = splat(std::numeric_limits<T>::infinity());
     uint32_t pending = 0, left = 0;
     for (int r = 0; r < lanes<T>; ++r) pending |= static_cast<uint32_t>(rows.length[r] != 0) << r;
     for (int round = 0; pending && round < most_rounds; ++round) {
-      if (round > 0) store<T>(tau_, load(tau_) + load(step_) - margin());
+      if (round > 0) store<T>(tau_, load(tau_) + load(step_));
       for_rows_of(pending, [&](int r) __attribute__((always_inline)) { add_up(rows, r, vectors); });
       const Steps steps = find_steps();
       left |= pending & steps.undefined;
@@ -78,7 +76,7 @@ class RowLockstep {
       for_rows_of(pending & ~steps.far, [&](int r) __attribute__((always_inline)) {
         others |= static_cast<uint32_t>(write(rows, r, vectors) != counts_[r]) << r;
       });
-      pending &= steps.far | others;
+      pending &= steps.far | (others & steps.decreasing);
     }
     return left | pending;
   }
@@ -103,7 +101,7 @@ class RowLockstep {
     for (int k = 1; k < lanes<T>; ++k) top = larger(x[k], top);
     for (int k = 0; k < lanes<T>; ++k) x[k] -= top;
     store<T>(top_, top);
-    store<T>(tau_, guess(x, vectors <= 4 ? 2 : 3) - margin());
+    store<T>(tau_, guess(x, vectors <= 4 ? 2 : 3) - splat(16 * rounding<T>));
   }
 
   static Vec<T> guess(const Vec<T>* x, int rounds) {
@@ -160,8 +158,10 @@ class RowLockstep {
     counts_[r] = count;
   }
 
+  // `decreasing` says where fewer scores were added up than in the round before. Rounding may keep a row of
+  // sparsemax from settling: then it is not.
   struct Steps {
-    uint32_t undefined, far;
+    uint32_t undefined, far, decreasing;
   };
 
   // The steps that lead from tau up to the threshold of what is above it. A step is not added to tau but
@@ -170,9 +170,12 @@ class RowLockstep {
   Steps find_steps() {
     const Vec<T> count = __builtin_convertvector(load_integers<T>(counts_), Vec<T>);
     const Vec<T> s1 = sum_rows<T>(sums_[0]);
+    const uint32_t undefined = ~bits(equal(s1, s1)) & all_lanes<T>;
     if constexpr (kernel == REGMAX_SPARSEMAX) {
       store<T>(step_, (s1 - splat(T(1))) / count);
-      return {~bits(equal(s1, s1)) & all_lanes<T>, bits(greater(s1, splat(T(3))))};
+      const uint32_t decreasing = bits(greater(before_, count));
+      before_ = count;
+      return {undefined, bits(greater(s1, splat(T(3)))), decreasing};
     } else {
       constexpr int newton_steps = sizeof(T) == sizeof(float) ? 3 : 4;
       constexpr T small_step = sizeof(T) == sizeof(float) ? T(1e-4) : T(4e-9);
@@ -189,7 +192,7 @@ class RowLockstep {
       const Vec<T> largest = -load(tau_) - step;
       const uint32_t near = bits(greater(moved.s2 * splat(T(4)), sums.s2)) &
                             bits(greater(largest * splat(small_step), larger(last, -last)));
-      return {~bits(equal(s1, s1)) & all_lanes<T>, ~near & all_lanes<T>};
+      return {undefined, ~near & all_lanes<T>, all_lanes<T>};
     }
   }
 
@@ -234,7 +237,7 @@ class RowLockstep {
   const T* x_[lanes<T>];
   T top_[lanes<T>], tau_[lanes<T>], step_[lanes<T>], factor_[lanes<T>] = {};
   Int<T> counts_[lanes<T>] = {};
-  Vec<T> sums_[powers][lanes<T>] = {};
+  Vec<T> sums_[powers][lanes<T>] = {}, before_;
 };
 
 // Rows are screened first, and those with too many candidates solved as rows.
