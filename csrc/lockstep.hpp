@@ -23,6 +23,7 @@
 #include "lane_pnorm.hpp"
 #include "lane_sorting.hpp"
 #include "regmax.h"
+#include "row_vectors.hpp"
 #include "screening.hpp"
 #include "transpose.hpp"
 
@@ -189,6 +190,7 @@ class Lockstep {
   }
 
   void write(const LaneRows<T>& rows, int r) {
+    prefetch_row(rows.x[r] + lanes<T> * rows.d, rows.d);
     const uint64_t* words = words_ + r * rows.words;
     if (rows.kept[r]) {
       spread_row_bits(words, rows.kept[r], rows.d, rows.kept[r]);

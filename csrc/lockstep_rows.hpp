@@ -206,6 +206,7 @@ class RowLockstep {
     uint64_t* const support = rows.support ? rows.support + r * rows.words : nullptr;
     const bool streamed = rows.streamed;
     const int64_t d = rows.d;
+    prefetch_row(rows.x[r] + lanes<T> * rows.d, rows.d);
     const bool skips = !is_constant<Vectors> && step_[r] >= 0;
     int count = 0;
     for_words<T>(vectors, [&](int64_t i, auto size) __attribute__((always_inline)) {

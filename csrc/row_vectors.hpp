@@ -50,6 +50,14 @@ REGMAX_INLINE void for_words(Vectors vectors, const Visit& visit) {
   if (i < vectors) visit(i, vectors_behind_words<T>(vectors));
 }
 
+// Has a short row on its way to the second cache while others are computed. It need not exist. (Long ones the
+// machine itself sees coming.)
+template <class T>
+REGMAX_INLINE void prefetch_row(const T* row, int64_t d) {
+  constexpr int64_t line = cache_line / static_cast<int64_t>(sizeof(T));
+  for (int64_t i = 0; d <= 512 && i < d; i += line) __builtin_prefetch(row + i, 0, 2);
+}
+
 // Vector i of a row of d numbers; behind the row, `fill`.
 template <class T, class Vectors>
 REGMAX_INLINE Vec<T> load_vector(const T* row, int64_t i, int64_t d, Vectors, T fill = T(0)) {

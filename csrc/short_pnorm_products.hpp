@@ -79,6 +79,8 @@ class ShortPnormProducts {
   // J v = y^(1/2) (scale v + shift + along_y y^(1/2)).
   template <class Vectors>
   REGMAX_INLINE void multiply(const ProductRows<T>& rows, int r, Vectors vectors) {
+    prefetch_row(rows.v + (lanes<T> + r) * rows.d, rows.d);
+    prefetch_row(rows.y + (lanes<T> + r) * rows.d, rows.d);
     const Vec<T> scale = splat(scale_[r]), shift = splat(shift_[r]), along = splat(along_y_[r]), zero{};
     const T* const v = rows.v + r * rows.d;
     T* const out = rows.out + r * rows.d;

@@ -98,6 +98,7 @@ class ShortProducts {
 
   template <class Vectors>
   REGMAX_INLINE void subtract(const ProductRows<T>& rows, int r, Vectors vectors) {
+    prefetch_row(rows.v + (lanes<T> + r) * rows.d, rows.d);
     const Vec<T> mean = splat(means_[r]);
     const T* const v = v_[r];
     T* const out = rows.out + r * rows.d;
