@@ -85,14 +85,51 @@ REGMAX_INLINE int word_candidates(const T* x, int64_t left, Vec<T> top, Vec<T> c
   return count;
 }
 
+// The bits of the scores of whole words that are not at or below the cut, NaN among them; returns a bit for
+// every word that has any. At most 64 words.
+template <class T>
+inline uint64_t mark_candidates(const T* x, int64_t words, Vec<T> top, Vec<T> cut, uint64_t* found) {
+  uint64_t some = 0;
+  for (int64_t i = 0; i < words; ++i) {
+    uint64_t word = 0;
+    for (int c = 0; c < 64; c += lanes<T>) {
+      word |= static_cast<uint64_t>(bits(not_at_most(load(x + 64 * i + c) - top, cut))) << c;
+    }
+    found[i] = word;
+    some |= static_cast<uint64_t>(word != 0) << i;
+  }
+  return some;
+}
+
+// Adds what word_candidates finds in the whole words of a long row. Few words have any, and a branch on every
+// word would often be guessed wrong: all are marked first.
+template <class T>
+inline int long_candidates(const T* x, int64_t d, Vec<T> top, Vec<T> cut, T* candidates, uint64_t* words) {
+  int count = 0;
+  for (int64_t i = 0; i + 64 <= d && count <= max_candidates; i += 64 * 64) {
+    const int64_t whole = (d - i) / 64 < 64 ? (d - i) / 64 : 64;
+    for (uint64_t some = mark_candidates<T>(x + i, whole, top, cut, words + i / 64);
+         some && count <= max_candidates; some &= some - 1) {
+      const int64_t word = i / 64 + __builtin_ctzll(some);
+      for (int c = 0; c < 64; c += lanes<T>) {
+        count += append<T>(candidates + count, lanes_of<T>(words[word], c), load(x + 64 * word + c) - top);
+      }
+    }
+  }
+  return count;
+}
+
+constexpr int64_t marked_row = 256;
+
 // Writes x - top for every score not at or below the cut (NaN is neither) to `candidates`, and their bits to
 // `words`. Returns how many there are; where it is more than max_candidates, the rest is not looked at.
 // `candidates` has room for 64 numbers and one vector more than that.
 template <class T>
 inline int find_candidates(const T* x, int64_t d, T top, T cut, T* candidates, uint64_t* words) {
   const Vec<T> tops = splat(top), cuts = splat(cut);
-  int count = 0;
-  int64_t i = 0;
+  int64_t i = d > marked_row ? d / 64 * 64 : 0;
+  int count = i ? long_candidates<T>(x, d, tops, cuts, candidates, words) : 0;
+  words += i / 64;
   for (; i + 64 <= d && count <= max_candidates; i += 64) {
     count += word_candidates<T>(x + i, 64, tops, cuts, candidates + count, words++);
   }
