@@ -63,7 +63,7 @@ def argmax(omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any) -> Te
 def _plain(x: Tensor, keep: Tensor | None, theta: float, gamma: float, kernel: str) -> Tensor:
     """Contiguous rows of the CPU in plain eager mode."""
     if x.requires_grad and torch.is_grad_enabled():
-        return autograd.PlainArgmax.apply(x, keep, theta, gamma, kernel)
+        return autograd.PlainArgmax.apply(x, (keep, theta, gamma, kernel))
     return ops.call_argmax(x if gamma == 1.0 else x / gamma, keep, None, theta, kernel, None)
 
 

@@ -64,7 +64,8 @@ class PlainArgmax(_PlainFunction):  # type: ignore[misc]
     """Pi(x / gamma) in plain eager mode, with numbers for theta and gamma: the least overhead that autograd allows."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, keep: Tensor | None, theta: float, gamma: float, kernel: str) -> Tensor:
+    def forward(ctx: Any, x: Tensor, call: tuple[Tensor | None, float, float, str]) -> Tensor:
+        keep, theta, gamma, kernel = call  # one argument: torch looks at each
         bits = ops.new_bits(x, kernel)
         y = ops.call_argmax(x if gamma == 1.0 else x / gamma, keep, None, theta, kernel, bits)
         # Each tensor that is saved, None too, costs a tiny call some percent.
@@ -84,7 +85,7 @@ class PlainArgmax(_PlainFunction):  # type: ignore[misc]
             x_grad = product(v, y, bits, keep, theta, kernel)
         else:
             x_grad = ops.call_jacobian_product(v, y, bits, keep, None, theta, kernel)
-        return x_grad if gamma == 1.0 else x_grad / gamma, None, None, None, None
+        return x_grad if gamma == 1.0 else x_grad / gamma, None
 
 
 class Argmax(Function):
