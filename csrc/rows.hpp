@@ -10,7 +10,7 @@
 #include "lockstep.hpp"
 #include "lockstep_chains.hpp"
 #include "lockstep_products.hpp"
-#include "lockstep_rows.hpp"
+#include "lockstep_screened.hpp"
 #include "masks.hpp"
 #include "one_product.hpp"
 #include "one_row.hpp"
