@@ -9,19 +9,20 @@ namespace regmax::REGMAX_ISA {
 
 class JoinedWeights {
  public:
+  static constexpr int most = 16;
+
+  // No more than `most` positions are joined.
   JoinedWeights(const uint64_t* support, const uint64_t* joined, int64_t words) : support_(support) {
     for (int64_t i = 0; i < words; ++i) {
-      for (uint64_t rest = support[i] & joined[i]; rest; rest &= rest - 1, ++count_) {
-        if (count_ < most) positions_[count_] = static_cast<int32_t>(64 * i + __builtin_ctzll(rest));
+      for (uint64_t rest = support[i] & joined[i]; rest; rest &= rest - 1) {
+        positions_[count_++] = static_cast<int32_t>(64 * i + __builtin_ctzll(rest));
       }
     }
   }
 
-  // Chains: a position is joined to the one before. False where there are many, or where the one before is
-  // farther away, behind deleted ones.
+  // Chains: a position is joined to the one before. False where that is farther away, behind deleted ones.
   template <class T>
   bool average_runs(T* v) const {
-    if (count_ > most) return false;
     for (int k = 0; k < count_; ++k) {
       if (positions_[k] == 0 || !has_weight(positions_[k] - 1)) return false;
     }
@@ -36,10 +37,9 @@ class JoinedWeights {
     return true;
   }
 
-  // Groups of equal weights, wherever they are. False where there are many.
+  // Groups of equal weights, wherever they are.
   template <class T>
   bool average_equals(const T* y, T* v) const {
-    if (count_ > most) return false;
     T means[most];
     for (int k = 0; k < count_; ++k) {
       T sum{}, size{};
@@ -55,8 +55,6 @@ class JoinedWeights {
   }
 
  private:
-  static constexpr int most = 16;
-
   bool has_weight(int32_t i) const { return support_[i / 64] >> (i % 64) & 1; }
 
   const uint64_t* support_;

@@ -83,12 +83,13 @@ void take_out_deleted(int32_t kernel, const uint8_t* keep, int r, Workspace& w, 
   rows.x[r] = copy;
 }
 
-// Without mask and with one strength for all rows, either all go in lockstep or none.
+// Without mask and with one strength for all rows, either all go in lockstep or none. Lengths and strengths
+// are those of the group before, if that was as large.
 template <class T>
-uint32_t choose_whole(const Argmax<T>& call, int64_t first, int count, LaneRows<T>& rows) {
+uint32_t choose_whole(const Argmax<T>& call, int64_t first, int count, int before, LaneRows<T>& rows) {
   const bool suits = suits_lockstep(call.kernel, call.theta.shared);
-  for (int r = 0; r < lanes<T>; ++r) {
-    rows.x[r] = call.x + (first + r) * call.d;
+  for (int r = 0; r < lanes<T>; ++r) rows.x[r] = call.x + (first + r) * call.d;
+  for (int r = 0; count != before && r < lanes<T>; ++r) {
     rows.length[r] = suits && r < count ? call.d : 0;
     rows.theta[r] = static_cast<T>(call.theta.shared);
   }
@@ -129,14 +130,15 @@ void argmax_groups(const Argmax<T>& call, int64_t begin, int64_t end, Workspace&
   rows.d = call.d;
   rows.words = words_of(call.d);
   rows.streamed = is_streamed(call.y, call.n, call.d);
-  for (int64_t first = begin; first < end; first += lanes<T>) {
+  for (int64_t first = begin, before = 0; first < end; first += lanes<T>) {
     const int count = static_cast<int>(end - first < lanes<T> ? end - first : lanes<T>);
     const RowOut<T> out = row_out(call, first);
     rows.y = out.y;
     rows.support = out.support;
     rows.joined = out.joined;
-    uint32_t left =
-        plain ? choose_whole(call, first, count, rows) : choose_lanes(call, first, count, lengths, w, rows);
+    uint32_t left = plain ? choose_whole(call, first, count, static_cast<int>(before), rows)
+                          : choose_lanes(call, first, count, lengths, w, rows);
+    before = count;
     left |= groups.run(rows) & (all_lanes<T> >> (lanes<T> - count));
     for (; left; left &= left - 1) {
       const int64_t i = first + __builtin_ctz(left);
@@ -218,15 +220,17 @@ template <class T, class Groups>
 void multiply_groups(const JacobianProduct<T>& call, int32_t kernel, int64_t begin, int64_t end, Workspace& w,
                      Groups& groups) {
   const bool streamed = is_streamed(call.out, call.n, call.d);
+  const bool suits = suits_products(kernel, call.theta.shared, call.joined);  // without strengths per row
   for (int64_t first = begin; first < end; first += lanes<T>) {
     const int count = static_cast<int>(end - first < lanes<T> ? end - first : lanes<T>);
     const RowIn<T> row = row_in(call, first);
-    uint32_t left = 0;
-    for (int r = 0; r < count; ++r) {
-      left |= static_cast<uint32_t>(!suits_products(kernel, strength(call.theta, first + r), call.joined))
-              << r;
+    const uint32_t all = all_lanes<T> >> (lanes<T> - count);
+    uint32_t left = suits ? 0 : all;
+    for (int r = 0; call.theta.per_row && r < count; ++r) {
+      const bool suits_row = suits_products(kernel, call.theta.per_row[first + r], call.joined);
+      left = (left & ~(1u << r)) | static_cast<uint32_t>(!suits_row) << r;
     }
-    const uint32_t active = (all_lanes<T> >> (lanes<T> - count)) & ~left;
+    const uint32_t active = all & ~left;
     const ProductRows<T> rows{row.y,      row.v,  call.out + first * call.d, row.support,
                               row.joined, call.d, words_of(call.d),          streamed,
                               active};

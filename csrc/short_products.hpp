@@ -51,9 +51,10 @@ class ShortProducts {
   REGMAX_INLINE bool find_direction(const ProductRows<T>& rows, int r) {
     v_[r] = rows.v + r * rows.d;
     if (kernel_ == REGMAX_SPARSEMAX) return true;
-    uint64_t any = 0;
-    for (int64_t i = r * rows.words; i < (r + 1) * rows.words; ++i) any |= rows.joined[i] & rows.support[i];
-    return !any || average(rows, r);
+    int count = 0;
+    for (int64_t i = r * rows.words; i < (r + 1) * rows.words; ++i)
+      count += __builtin_popcountll(rows.joined[i] & rows.support[i]);
+    return count == 0 || (count <= JoinedWeights::most && average(rows, r));
   }
 
   bool average(const ProductRows<T>& rows, int r) {
