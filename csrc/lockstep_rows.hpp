@@ -43,6 +43,12 @@ class RowLockstep {
  private:
   static constexpr int powers = kernel == REGMAX_SPARSEMAX ? 1 : 3;
   static constexpr int most_rounds = 16;
+  // Additions wait for each other: long rows have several sums, short ones few, which must be added up too.
+  static constexpr int sums_of(int64_t) { return unrolled; }
+  template <int64_t n>
+  static constexpr int sums_of(Constant<n>) {
+    return n <= 2 ? 1 : n <= 4 ? 2 : unrolled;
+  }
 
   // Rows that do not end with a vector are copied, and padded.
   void find_rows(const LaneRows<T>& rows) {
@@ -127,7 +133,8 @@ class RowLockstep {
   template <class Vectors>
   REGMAX_INLINE void add_up(const LaneRows<T>& rows, int r, Vectors vectors) {
     const Vec<T> top = splat(top_[r]), tau = splat(tau_[r]);
-    Vec<T> sums[powers][unrolled] = {};
+    constexpr int parts = sums_of(Vectors());
+    Vec<T> sums[powers][parts] = {};
     uint64_t* const words = words_ + r * rows.words;
     int count = 0;
     for_words<T>(vectors, [&](int64_t i, auto size) __attribute__((always_inline)) {
@@ -143,18 +150,21 @@ class RowLockstep {
       count += __builtin_popcountll(word);
       if (!is_constant<Vectors> && !word) return;
       for (int c = 0; c < size; ++c) {
-        Vec<T>& sum = sums[0][c % unrolled];
+        Vec<T>& sum = sums[0][c % parts];
         if constexpr (powers == 1) {
           sum = add_where(above[c], sum, relative[c] - tau);
         } else {
           const Vec<T> z = select(above[c], relative[c] - tau, Vec<T>{}), z2 = z * z;
           sum += z;
-          sums[1][c % unrolled] += z2;
-          sums[2][c % unrolled] = times_plus(z2, z, sums[2][c % unrolled]);
+          sums[1][c % parts] += z2;
+          sums[2][c % parts] = times_plus(z2, z, sums[2][c % parts]);
         }
       }
     });
-    for (int k = 0; k < powers; ++k) sums_[k][r] = total<T>(sums[k]);
+    for (int k = 0; k < powers; ++k) {
+      sums_[k][r] = sums[k][0];
+      for (int c = 1; c < parts; ++c) sums_[k][r] += sums[k][c];
+    }
     counts_[r] = count;
   }
 
