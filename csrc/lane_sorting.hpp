@@ -108,7 +108,7 @@ inline void lane_pool_sorted(const Vec<T>* sorted, const LanePrefix<T>& prefix, 
   }
 }
 
-// Gives weights that are equal, which are neighbours in sorted ones, a sign.
+// Gives weights that are equal, which are neighbours where they decrease, a sign.
 template <class T>
 inline void lane_mark_equal(Vec<T>* sorted, int count) {
   Where<T> before{};
@@ -137,6 +137,7 @@ inline OscarFacts<T> lane_oscarmax(const Vec<T>* x, int count, Vec<T> lam, Vec<T
   for (int a = 0; a < prefix.longest; ++a) {
     const Where<T> inside = greater(prefix.length, splat(T(a)));
     w[a] = select(inside, larger(w[a] - prefix.tau, zero), zero);
+    if (a > 0) w[a] = smaller(w[a], w[a - 1]);  // rounding may have put neighbours out of order
   }
   lane_settle<T>(w, prefix.longest);
   lane_mark_equal<T>(w, prefix.longest);
