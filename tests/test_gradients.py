@@ -131,6 +131,22 @@ def test_products_of_long_rows(entry: Entry, torch_path: str, d: int, masked: bo
         assert torch.all(product[~keep] == 0)
 
 
+@pytest.mark.parametrize("d", [16, 64])
+def test_equal_weights_have_one_gradient_wherever_they_are(d: int) -> None:
+    """Scores a multiple of lam apart: pooled sums are equal but for rounding, which must not hide equal weights."""
+    generator = torch.Generator().manual_seed(d)
+    gaps = 1 + (torch.rand((1 << 13, d), generator=generator) < 0.2).int()
+    shuffled = torch.rand(gaps.shape, generator=generator).argsort(-1)
+    x = (-0.1 * gaps.cumsum(-1).gather(-1, shuffled).float()).requires_grad_()
+    y = regmax.oscarmax(x, lam=0.1)
+    (ours,) = torch.autograd.grad(y, x, torch.randn(x.shape, generator=generator))
+    y, order = y.detach().sort(dim=-1)
+    ours = ours.gather(-1, order)
+    together = (y[:, 1:] == y[:, :-1]) & (y[:, 1:] > 0)
+    assert together.any()
+    torch.testing.assert_close(ours[:, 1:][together], ours[:, :-1][together], rtol=0, atol=1e-6)
+
+
 def test_the_gradient_of_max_is_the_argmax_and_its_hessian_the_jacobian(
     entry: Entry, torch_path: str
 ) -> None:
