@@ -10,8 +10,8 @@
 // - oscarmax: scores close below tau >= tau_sparsemax + lam, tested afterwards in two steps (isotonic.hpp,
 //   Selection). With K candidates above the cut b, and L scores above a lower cut c, neither those between
 //   nor those below matter if tau >= b + lam (K + 1 + L) / 2 and tau >= c + lam (L + 1 + d) / 2.
-// - sqpnormmax: scores above max - 1. In longer rows the root for the maxima is a guess of the threshold,
-//   tested afterwards: the candidates above a cut decide the row if their own threshold is not below it.
+// - sqpnormmax: the root for the maxima is a guess of the threshold, tested afterwards: the candidates above
+// a cut decide the row if their own threshold is not below it.
 //
 // Rows that are not of this kind -- NaN, many candidates, a guess that failed, strengths beyond what T
 // resolves -- are left to rows.hpp.
@@ -49,8 +49,6 @@ inline bool suits_lockstep(int32_t kernel, double theta) {
   if (kernel == REGMAX_OSCARMAX) return theta <= 0.125;
   return kernel == REGMAX_SPARSEMAX || theta == 1.5;
 }
-
-constexpr int64_t guessed_row = 128;
 
 template <class T, int32_t kernel>
 class Lockstep {
@@ -90,7 +88,7 @@ class Lockstep {
     for (int k = 1; k < lanes<T>; ++k) top = larger(top, x_[k]);
     for (int k = 0; k < lanes<T>; ++k) x_[k] -= top;
     store<T>(top_, top);
-    cuts_ = cuts(rows.d) - splat(16 * rounding<T>);
+    cuts_ = cuts() - splat(16 * rounding<T>);
     store<T>(cut_, cuts_);
   }
 
@@ -103,11 +101,11 @@ class Lockstep {
     return result;
   }
 
-  Vec<T> cuts(int64_t d) {
+  Vec<T> cuts() {
     const Vec<T> lowest = splat(T(-1));
     if (kernel == REGMAX_SQPNORMMAX) {
       Vec<T> largest = -lowest;
-      if (d >= guessed_row) lane_cubic_root<T>(x_, lanes<T>, 5, &largest);
+      lane_cubic_root<T>(x_, lanes<T>, 5, &largest);
       return -largest;
     }
     const Vec<T> tau = lane_threshold<T>(x_, lanes<T>, lowest, 3).tau;
@@ -170,7 +168,7 @@ class Lockstep {
       return lane_fusedmax<T>(x_, count_, runs, theta_, y_);
     } else if constexpr (kernel == REGMAX_OSCARMAX) {
       const OscarFacts<T> facts = lane_oscarmax<T>(x_, count_, theta_, y_);
-      store_integers<T>(adjacent_, facts.joined);
+      store_integers<T>(joined_, facts.joined);
       return bits(greater(least_tau(), facts.tau));
     } else if constexpr (kernel == REGMAX_SQPNORMMAX) {
       Vec<T> tau;
@@ -213,7 +211,7 @@ class Lockstep {
   // One bit per candidate: it follows the one before without a gap, and they have the same weight. Of
   // oscarmax, the bits are known already.
   uint64_t joined_bits(int r) {
-    if (kernel == REGMAX_OSCARMAX) return static_cast<uint64_t>(adjacent_[r]);
+    if (kernel == REGMAX_OSCARMAX) return static_cast<uint64_t>(joined_[r]);
     uint64_t same = 0;
     for (int k = 0; k < max_candidates; k += lanes<T>) {
       same |= static_cast<uint64_t>(bits(equal(load(values(r) + k), load(values(r) + k - 1)))) << k;
@@ -236,6 +234,7 @@ class Lockstep {
   Vec<T> x_[max_candidates], y_[max_candidates];
   T top_[lanes<T>], cut_[lanes<T>], low_cut_[lanes<T>] = {}, low_count_[lanes<T>] = {};
   Int<T> adjacent_[lanes<T>] = {}, left_edge_[lanes<T>] = {}, right_edge_[lanes<T>] = {};
+  Int<T> joined_[lanes<T>] = {};  // oscarmax's
   T values_[lanes<T> * (stride + 1)] = {};
 };
 

@@ -130,13 +130,14 @@ void argmax_groups(const Argmax<T>& call, int64_t begin, int64_t end, Workspace&
   rows.d = call.d;
   rows.words = words_of(call.d);
   rows.streamed = is_streamed(call.y, call.n, call.d);
-  for (int64_t first = begin, before = 0; first < end; first += lanes<T>) {
+  int before = 0;
+  for (int64_t first = begin; first < end; first += lanes<T>) {
     const int count = static_cast<int>(end - first < lanes<T> ? end - first : lanes<T>);
     const RowOut<T> out = row_out(call, first);
     rows.y = out.y;
     rows.support = out.support;
     rows.joined = out.joined;
-    uint32_t left = plain ? choose_whole(call, first, count, static_cast<int>(before), rows)
+    uint32_t left = plain ? choose_whole(call, first, count, before, rows)
                           : choose_lanes(call, first, count, lengths, w, rows);
     before = count;
     left |= groups.run(rows) & (all_lanes<T> >> (lanes<T> - count));

@@ -131,11 +131,10 @@ def test_products_of_long_rows(entry: Entry, torch_path: str, d: int, masked: bo
         assert torch.all(product[~keep] == 0)
 
 
-@pytest.mark.parametrize("d", [16, 64])
-def test_equal_weights_have_one_gradient_wherever_they_are(d: int) -> None:
+def test_equal_weights_have_one_gradient_wherever_they_are() -> None:
     """Scores a multiple of lam apart: pooled sums are equal but for rounding, which must not hide equal weights."""
-    generator = torch.Generator().manual_seed(d)
-    gaps = 1 + (torch.rand((1 << 13, d), generator=generator) < 0.2).int()
+    generator = torch.Generator().manual_seed(16)
+    gaps = 1 + (torch.rand((1 << 13, 16), generator=generator) < 0.2).int()
     shuffled = torch.rand(gaps.shape, generator=generator).argsort(-1)
     x = (-0.1 * gaps.cumsum(-1).gather(-1, shuffled).float()).requires_grad_()
     y = regmax.oscarmax(x, lam=0.1)

@@ -16,7 +16,7 @@ from torch import Tensor, empty_like, get_num_threads
 from regmax.kernels import native
 
 # Under so many scores the core reads a row's weights as fast as its bits, unless there are many rows.
-_FEW = {"sparsemax": 64, "oscarmax": 64, "sqpnormmax": 129}
+_FEW = {"sqpnormmax": 129}
 _MANY = 1 << 16
 
 
