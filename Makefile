@@ -45,7 +45,7 @@ bench: $(INSTALLED) ## time every mapping against torch.softmax; `make bench BEN
 	env -u OMP_NUM_THREADS -u OMP_WAIT_POLICY python benchmarks/run.py $(BENCH)
 
 docs: site ## build the documentation in build/docs, strictly, and run every example on its pages
-	pytest -q tests/test_docs.py
+	pytest -q tests/project/test_docs.py
 
 # From nothing each time: Sphinx warns about a page only when it reads it, and a warning is an error.
 site: $(INSTALLED)
@@ -59,14 +59,14 @@ sanitize: $(INSTALLED) ## run adversarial rows through a core built with ASan an
 	cmake -G Ninja -S . -B build/sanitize -DCMAKE_CXX_COMPILER=$(CXX) -DCMAKE_CXX_FLAGS="$(SANITIZE)" --log-level=WARNING
 	cmake --build build/sanitize
 	LD_PRELOAD="$(RUNTIMES)" ASAN_OPTIONS=detect_leaks=0 \
-	  REGMAX_LIBRARY=$(CURDIR)/build/sanitize/_core.so python tests/adversarial.py --rows 200000
+	  REGMAX_LIBRARY=$(CURDIR)/build/sanitize/_core.so python tests/support/adversarial.py --rows 200000
 
 ARM := aarch64-linux-gnu-g++
 arm: $(INSTALLED) ## run adversarial rows through the core as compiled for ARM, in an emulator (g++-aarch64-linux-gnu, qemu-user)
 	mkdir -p build
 	$(ARM) -std=c++17 -O3 -Wall -Wextra -ffp-contract=off -static -pthread -DREGMAX_ISA=baseline \
-	  csrc/core.cpp csrc/api.cpp csrc/threads.cpp tests/arm/rows.cpp -o build/arm-rows
-	python tests/arm/judge.py qemu-aarch64 build/arm-rows
+	  csrc/core.cpp csrc/api.cpp csrc/threads.cpp tests/support/arm/rows.cpp -o build/arm-rows
+	python tests/support/arm/judge.py qemu-aarch64 build/arm-rows
 
 # torch first and alone: no other requirement gets to choose its version.
 $(INSTALLED): pyproject.toml constraints.txt $(CORE) $(PACKAGES)

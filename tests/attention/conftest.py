@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from regmax.kernels import native
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from regmax.sparse_attention import core
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from reference import MAPPINGS, compose, draw, gradients, make_mask
+from attention_reference import MAPPINGS, compose, draw, gradients, make_mask
 from torch.nn.functional import scaled_dot_product_attention
 
 import regmax

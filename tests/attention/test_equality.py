@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from reference import MAPPINGS, compose, draw, gradients, make_mask, regular_rows, relative_error
+from attention_reference import MAPPINGS, compose, draw, gradients, make_mask, regular_rows, relative_error
 
 import regmax
 

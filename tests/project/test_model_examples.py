@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def test_a_tiny_transformer_trains_with_every_mapping(capsys: pytest.CaptureFixture[str]) -> None:

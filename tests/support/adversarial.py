@@ -1,4 +1,4 @@
-"""Adversarial rows through the native core: `python tests/adversarial.py --rows 1000000 [--seed S] [--seconds T]`.
+"""Adversarial rows through the native core: `python tests/support/adversarial.py --rows N [--seed S] [--seconds T]`.
 
 Every batch of float32 rows of one length goes through one kernel, forward and backward, and is judged by what must
 hold whatever the rows are: no crash, no hang, weights on the simplex with a duality gap of rounding size, exact zeros,

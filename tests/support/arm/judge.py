@@ -1,4 +1,4 @@
-"""Adversarial rows through the core as compiled for ARM: `python tests/arm/judge.py COMMAND... [--rows N]`.
+"""Adversarial rows through the core as compiled for ARM: `python tests/support/arm/judge.py COMMAND... [--rows N]`.
 
 COMMAND runs the program of rows.cpp, in an emulator where this machine has another processor (`make arm`). What it
 answers is judged as adversarial.py judges this machine's core, and compared with it.

@@ -12,7 +12,7 @@ import regmax
 from regmax import versions
 from regmax.kernels import native
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.skipif(os.environ.get("REGMAX_REQUIRE_NATIVE") != "1", reason="the core is not required")

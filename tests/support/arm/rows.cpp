@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "../../csrc/regmax.h"
+#include "../../../csrc/regmax.h"
 
 namespace {
 
