@@ -54,7 +54,7 @@ for seed in "${seeds[@]:-0}"; do
 done
 wait
 regmax table "$out" --format markdown > "$out/tables.md"
-# The same translation without what helps attention learn; in a folder of its own, which no table mixes with the others.
+# The same translation without scaling or annealing, in a separate folder so that no table mixes it with the others.
 curves=("$out"/en-de-{softmax,sparsemax}-"${seeds[0]:-0}")
 out=$out-curves
 mkdir -p "$out"
