@@ -2,9 +2,9 @@
 
     python benchmarks/attention.py [--quick] [--n 512 1024 ...] [--scores attention flat] [--threads 1 2] [--json FILE]
 
-Both attend to the same tensors, 8 heads of dimension 64 in float32, and take turns in one process, so that what else
-the machine does hits both; a ratio is that of medians. Memory is the growth of the peak resident size over what the
-process had before the call, in a process of its own, against the dense composition: scores, mapping, matmul.
+Both attend to the same tensors, 8 heads of dimension 64 in float32, and take turns in one process, so that other load
+on the machine affects both; a ratio is that of medians. Memory is the growth of the peak resident size during the call,
+in a separate process, relative to the dense composition: scores, mapping, matmul.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import regmax
 HEADS, HEAD = 8, 64
 MAPPINGS = ("sparsemax", "fusedmax", "oscarmax", "sqpnormmax")
 SCORES = ("attention", "flat", "uniform")
-# Time over softmax's: what must hold for attention-like scores, and for flat ones.
+# Upper bounds of the time relative to softmax, for attention-like scores and for flat ones.
 BARS = {"sparsemax": 0.2, "fusedmax": 0.3, "oscarmax": 0.3, "sqpnormmax": 0.3}
 FORWARD_BAR, FLAT_BAR, MEMORY_BAR = 0.8, 1.2, 0.15
 
@@ -67,7 +67,7 @@ def measure(
 def compare(
     n: int, kind: str, is_causal: bool, mappings: Sequence[str], repeats: int
 ) -> list[dict[str, Any]]:
-    """Forward, and forward + backward, of every mapping over softmax's."""
+    """Forward, and forward + backward, of every mapping relative to softmax."""
     q, k, v = inputs(n, kind)
     out_grad = torch.randn(v.shape, generator=torch.Generator().manual_seed(1))
     detached = [x.detach() for x in (q, k, v)]
@@ -91,7 +91,7 @@ def compare(
 
 
 def bar(mapping: str, kind: str, direction: str) -> float | None:
-    """The ratio that must not be exceeded."""
+    """The upper bound of a ratio."""
     if kind == "attention":
         return FORWARD_BAR if direction == "forward" else BARS[mapping]
     return FLAT_BAR if direction == "forward + backward" else None
@@ -100,7 +100,7 @@ def bar(mapping: str, kind: str, direction: str) -> float | None:
 def inputs(n: int, kind: str) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values.
 
-    attention: every query is correlated with one key, whose score is about 2.4 where the others are N(0, 1), which
+    attention: every query is correlated with one key, whose score is about 2.4 while the others are N(0, 1), which
     gives 3 to 10 nonzero weights; flat: all scores are 0.03 N(0, 1); uniform: all scores are equal.
     """
     generator = torch.Generator().manual_seed(n)
@@ -111,7 +111,7 @@ def inputs(n: int, kind: str) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def mapping_of(name: str, n: int) -> Any:
-    """The mapping as it is timed: oscarmax with a strength that suits every length."""
+    """The timed mapping: oscarmax has a strength that suits every length."""
     return regmax.Oscar(lam=1 / n) if name == "oscarmax" else name
 
 
@@ -143,7 +143,7 @@ def _medians(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, 
 
 
 def measure_memory(mapping: str, n: int = 4096) -> dict[str, Any]:
-    """Peak memory of forward + backward, sparse over dense, each in a process of its own."""
+    """Peak memory of forward + backward, sparse relative to dense, each in a separate process."""
     sparse, dense = (
         int(subprocess.check_output([sys.executable, __file__, "--peak", path, mapping, str(n)], text=True))
         for path in ("sparse", "dense")
@@ -153,10 +153,10 @@ def measure_memory(mapping: str, n: int = 4096) -> dict[str, Any]:
 
 
 def peak(path: str, mapping: str, n: int) -> int:
-    """How many bytes the peak of this process grows by a forward and a backward."""
+    """The growth in bytes of this process's peak memory during forward + backward."""
     torch.set_num_threads(1)
     q, k, v = inputs(n, "attention")
-    small = inputs(64, "attention")  # what is loaded at the first call is no matter of n
+    small = inputs(64, "attention")  # code loaded at the first call does not depend on n
     attend = partial(regmax.attention, mapping=mapping_of(mapping, n))
     if path == "dense":
         attend = partial(attend, return_weights=True)
@@ -168,7 +168,7 @@ def peak(path: str, mapping: str, n: int) -> int:
 
 
 def _peak_kilobytes() -> int:
-    """The largest resident size so far, where Linux tells; getrusage begins with that of the parent process."""
+    """The peak resident size, from Linux if possible: getrusage starts with that of the parent process."""
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -176,7 +176,7 @@ def _peak_kilobytes() -> int:
 
 
 def lines(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """The rows as text, a bar that does not hold marked."""
+    """The rows as text; missed bars are marked."""
     text = []
     for row in rows:
         if "share" in row:
@@ -195,7 +195,7 @@ def lines(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def main() -> None:
-    """Measure, print, and write JSON if asked for."""
+    """Measure, print, and write JSON if requested."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -207,7 +207,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--mappings", nargs="+", choices=MAPPINGS, default=list(MAPPINGS))
     parser.add_argument("--no-memory", action="store_false", dest="memory")
-    parser.add_argument("--json", type=Path, help="write the rows there")
+    parser.add_argument("--json", type=Path, help="write the rows to this file")
     parser.add_argument("--peak", nargs=3, metavar=("PATH", "MAPPING", "N"), help=argparse.SUPPRESS)
     options = vars(parser.parse_args())
     path, asked = options.pop("json"), options.pop("peak")

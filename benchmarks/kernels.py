@@ -3,7 +3,7 @@
     python benchmarks/kernels.py [--scores normal|attention|flat] [--mask] [--d 32 64 ...] [--library path/to/_core.so]
 
 Prints the ratio of medians, core / softmax, per mapping and row length. The two are timed in turns, in one process, so
-that what else the machine does hits both. Only the kernels are timed, without the autograd wrapper around them.
+that other load on the machine affects both. Only the kernels are timed, without the autograd wrapper around them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KERNELS = {"sparsemax": 0, "fusedmax": 1, "oscarmax": 2, "sqpnormmax": 3}
 
 
 def default_library() -> Path:
-    """The core beside the installed package."""
+    """The core in the installed package."""
     spec = importlib.util.find_spec("regmax")
     if spec is None or spec.origin is None:
         raise SystemExit("`benchmarks/kernels.py` needs the installed package or --library path/to/_core.so.")
@@ -49,7 +49,7 @@ def make_scores(kind: str, d: int) -> torch.Tensor:
 
 
 class Core:
-    """The core's two calls on rows, with buffers made once."""
+    """The core's two calls on rows, with preallocated buffers."""
 
     def __init__(
         self, library: Path, x: torch.Tensor, v: torch.Tensor, keep: torch.Tensor | None, threads: int
@@ -107,7 +107,7 @@ def medians(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, f
 
 
 def ratios(core: Core, scores: torch.Tensor, d: int, repeats: int) -> dict[str, tuple[float, float]]:
-    """(forward, forward + backward) over softmax's, for every mapping."""
+    """(forward, forward + backward) relative to softmax, for every mapping."""
     y = torch.softmax(scores, -1)
     calls: dict[str, Callable[[], object]] = {
         "softmax": lambda: torch.softmax(scores, -1),
@@ -128,7 +128,7 @@ def main() -> None:
     )
     parser.add_argument("--scores", choices=("normal", "attention", "flat"), default="normal")
     parser.add_argument(
-        "--mask", action="store_true", help="a padding mask that keeps three quarters of a row at least"
+        "--mask", action="store_true", help="a padding mask that keeps at least three quarters of a row"
     )
     parser.add_argument("--d", type=int, nargs="+", default=[32, 64, 128, 512, 2048])
     parser.add_argument("--repeats", type=int, default=100)

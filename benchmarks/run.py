@@ -1,6 +1,6 @@
-"""Run every benchmark, that of attention as a whole included: `python benchmarks/run.py [--quick] [--out FOLDER] ...`.
+"""Run every benchmark, including whole attention calls: `python benchmarks/run.py [--quick] [--out FOLDER] ...`.
 
-The options are those of `regmax bench`, which does the rest from an installed package.
+The options are those of `regmax bench`, which runs all other benchmarks from the installed package.
 """
 
 from __future__ import annotations

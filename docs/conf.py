@@ -1,4 +1,4 @@
-"""The site. `make docs` builds it strictly: a warning is an error."""
+"""Sphinx configuration. `make docs` builds the site strictly: a warning is an error."""
 
 import sys
 from pathlib import Path
@@ -26,16 +26,16 @@ extensions = [
 templates_path = ["templates"]
 
 myst_enable_extensions = ["colon_fence", "dollarmath", "substitution"]
-# Tables of results are put into their folder as they are measured; a list of no pages would be an error.
+# docs/results may have no pages yet, and Sphinx warns about an empty toctree.
 myst_substitutions = {
     "results": "```{toctree}\n:glob:\n:maxdepth: 1\n\nresults/*\n```"
     if any((HERE / "results").glob("*.md"))
     else "No tables yet."
 }
 myst_heading_anchors = 3
-# In docstrings a word in backticks is a link where a public name is meant, and code elsewhere.
+# In docstrings, a word in backticks is a link if it is a public name, and code otherwise.
 default_role = "py:obj"
-# Files whose names differ in case alone are one file on some systems.
+# Case-insensitive file systems cannot hold files whose names differ only in case.
 autosummary_filename_map = {
     "regmax.Groups": "regmax.Groups-result",
     "regmax.compat.entmax.Entmax15": "regmax.compat.entmax.Entmax15-module",
@@ -48,7 +48,7 @@ napoleon_use_rtype = False
 add_module_names = False
 toc_object_entries_show_parents = "hide"
 
-# What is copied from an example is its code alone, without prompts and results.
+# The copy button copies an example's code without prompts and results.
 copybutton_prompt_text = r">>> |\.\.\. "
 copybutton_prompt_is_regexp = True
 

@@ -1,11 +1,11 @@
-"""Switch a BERT from softmax to fusedmax, and see what it looks at.
+"""Switch a BERT from softmax to fusedmax, and show what it looks at.
 
-Without a hub at hand the model is small and learns its task here: in a generated review,
+To need no download, the model is small and learns its task here. In a generated review,
 
     the food was quite bad , the staff was truly great , the room was rather poor ,
 
-the one judgement that comes with `truly` counts. The rest is what one does with any Hugging Face model: register,
-switch, check that the model really calls it, fine-tune a little, look at the weights, save, and load.
+only the judgement after `truly` counts. The other steps are the same for any Hugging Face model: register, switch,
+check that the model calls the mapping, fine-tune, look at the weights, save, and load.
 
     python examples/bert_fusedmax.py [--steps 300]
 """
@@ -28,7 +28,7 @@ CLAUSES, CLAUSE = 3, 6  # at most, and words in each
 
 
 def reviews(n: int, seed: int) -> dict[str, Tensor]:
-    """Reviews of two or three clauses, padded to one length, and whether the judgement that counts is bad."""
+    """Reviews of two or three clauses, padded to one length; the label is 1 if the judgement that counts is bad."""
     generator = torch.Generator().manual_seed(seed)
 
     def draw(low: int, high: int, *shape: int) -> Tensor:
@@ -58,7 +58,7 @@ def reviews(n: int, seed: int) -> dict[str, Tensor]:
 
 
 def train(model: transformers.BertForSequenceClassification, steps: int) -> None:
-    """Some steps of AdamW."""
+    """Train with AdamW."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     model.train()
     for step in range(steps):
@@ -70,14 +70,14 @@ def train(model: transformers.BertForSequenceClassification, steps: int) -> None
 
 @torch.no_grad()
 def accuracy(model: transformers.BertForSequenceClassification) -> float:
-    """The share of reviews that are understood."""
+    """The share of correctly classified reviews."""
     batch = reviews(500, seed=1)
     return float((model(**batch).logits.argmax(-1) == batch["labels"]).float().mean())
 
 
 @torch.no_grad()
 def show(model: transformers.BertForSequenceClassification) -> None:
-    """What the heads of the last layer look at to judge a review; words in one bracket have exactly one weight."""
+    """Print the weights of the last layer's heads for one review; words in one bracket have exactly equal weights."""
     batch = reviews(1, seed=4)
     words = [WORDS[i] for i in batch["input_ids"][0]]
     print("    " + " ".join(word for word in words if word != "[PAD]"))

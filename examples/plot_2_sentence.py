@@ -2,8 +2,8 @@
 One sentence under every mapping
 ================================
 
-Softmax spreads its weight over all words. The others leave words out, and say which belong together: fusedmax joins
-neighbours, oscarmax joins words wherever they stand.
+Softmax spreads its weight over all words. The other mappings give some words no weight. fusedmax also gives adjacent
+words one weight (a segment), and oscarmax gives words one weight wherever they are (a cluster).
 """
 
 import numpy as np
@@ -16,9 +16,9 @@ view = example.views[0]
 print(" ".join(example.source))
 
 # %%
-# The scores come with regmax, made up as a translation model might give them: a row for each target word, before any
-# mapping. A ``Setting`` is a mapping with its strengths. Exact zeros are grey, neighbours of exactly equal weight have
-# no border between them, and members of one oscarmax cluster carry the same bullet.
+# The scores come with regmax. They are made up, like those of a translation model: one row per target word, before any
+# mapping. A ``Setting`` is a mapping with its strengths. Exact zeros are grey, adjacent words with exactly equal
+# weights have no border between them, and the members of one oscarmax cluster carry the same bullet.
 
 settings = [
     Setting.parse(text)
@@ -28,7 +28,7 @@ panels = [Panel(setting(view.scores), view.target, setting.label, setting.cluste
 figure = attention_panels(panels, example.source)
 
 # %%
-# The same read by a program: how many words get any weight, and into how many groups of equal weight they fall.
+# The same as numbers: how many words get a weight, and how many groups of equal weight they form.
 
 print("mapping                    words  groups")
 for setting in settings:

@@ -1,13 +1,13 @@
 r"""
-A regularizer of your own
-=========================
+A custom regularizer
+====================
 
-Any differentiable, strongly convex function of the weights gives a mapping. Here is one that has a favourite: weights
-are drawn to a prior :math:`q`, the positions that a model should look at unless the scores say otherwise,
+Any differentiable, strongly convex function of the weights gives a mapping. This one pulls the weights towards a prior
+:math:`q`, the positions that a model should look at unless the scores say otherwise,
 
 .. math:: \Omega(y) = \tfrac12 \lVert y - q \rVert^2 + \tfrac{\mu}{2} \sum_i \left(y_{i+1} - y_i\right)^2.
 
-The second term is a soft cousin of fusedmax: neighbours come close to each other, without becoming equal.
+The second term is a smooth variant of fusedmax's penalty: adjacent weights become similar, but not equal.
 """
 
 import matplotlib.pyplot as plt
@@ -28,8 +28,8 @@ class PriorAndSmooth(regmax.SmoothRegularizer):
 
 
 # %%
-# ``value`` is all there is to write. The mapping is found by an iterative solver, and differentiated through its
-# optimality conditions.
+# Only ``value`` has to be written. An iterative solver computes the mapping, and the optimality conditions give its
+# gradient.
 
 x = torch.tensor([0.1, 0.9, 0.3, 0.7, -0.4, 0.2, 0.0, 0.1], dtype=torch.float64, requires_grad=True)
 prior = torch.tensor([0.0, 0.0, 0.0, 0.0, 0.0, 0.3, 0.4, 0.3], dtype=torch.float64)
@@ -38,13 +38,13 @@ y = regmax.regularized_argmax(omega, x)
 print(y.detach().numpy().round(3))
 
 # %%
-# The duality gap certifies the result: it is 0 at the optimum and positive anywhere else.
+# The duality gap certifies the result: it is 0 at the optimum and positive everywhere else.
 
 print(f"gap of the result: {regmax.duality_gap(omega, x, y).abs().item():.0e}")
 print(f"gap of softmax:    {regmax.duality_gap(omega, x, torch.softmax(x, 0)).item():.2f}")
 
 # %%
-# Gradients flow to the scores, and the mapping can take softmax's place in any model.
+# The scores receive gradients, so the mapping can replace softmax in any model.
 
 assert torch.autograd.gradcheck(lambda x: regmax.regularized_argmax(omega, x), x)
 

@@ -2,9 +2,8 @@
 Learning how strongly each head fuses
 =====================================
 
-``lam`` may be a parameter, one per head. Here two heads read noisy scores. What the first should find is one position,
-what the second should find is a phrase of four. Nobody tells them: both start at the same ``lam``, and the gradient
-takes them apart.
+``lam`` may be a parameter, one per head. Here two heads read noisy scores. The first should find one position, the
+second a segment of four. Both start at the same ``lam``, and the gradient makes them specialise.
 """
 
 import matplotlib.pyplot as plt
@@ -18,7 +17,7 @@ generator = torch.Generator().manual_seed(0)
 
 
 def batch(n):
-    """Scores (n, heads, d) with noise, and the weights that they stand for."""
+    """Noisy scores (n, heads, d), and the weights that they encode."""
     start = torch.randint(0, D - 3, (n, HEADS, 1), generator=generator)
     width = torch.tensor([1, 4])[:, None]
     place = torch.arange(D)
@@ -28,8 +27,8 @@ def batch(n):
 
 
 # %%
-# A module of ``regmax.nn`` holds the strengths, ``learnable`` names those that train. A strength stays positive at
-# every step, whatever the optimizer does.
+# A module of ``regmax.nn`` holds the strengths, and ``learnable`` names those to train. A strength stays positive at
+# every step of any optimizer.
 
 fusedmax = regmax.nn.Fusedmax(lam=torch.full((HEADS, 1), 0.1), learnable="lam")
 optimizer = torch.optim.Adam(fusedmax.parameters(), lr=0.05)
@@ -45,16 +44,16 @@ for head, lam in enumerate(history[-1].tolist()):
     print(f"head {head + 1}: lam = {lam:.3f}")
 
 # %%
-# The head that looks for one position gives fusing up, and the other learns to fuse more.
+# The head that looks for one position stops fusing, and the other learns to fuse more.
 
 figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
-for head, label in enumerate(("one position", "a phrase of four")):
+for head, label in enumerate(("one position", "a segment of four")):
     axes.plot([lam[head] for lam in history], label=label)
 axes.set(xlabel="step", ylabel="lam", ylim=(0, None))
 axes.legend()
 
 # %%
-# New scores under each head's learned ``lam``, beside what they stand for: a row for each example.
+# New scores under each head's learned ``lam``, next to the weights that they encode: one row per example.
 
 with torch.no_grad():
     x, wanted = batch(6)

@@ -3,7 +3,7 @@ BERT with fusedmax
 ==================
 
 Hugging Face models take a mapping by name. The model here is a small BERT with random weights, so that the page needs
-no download; with ``from_pretrained`` and a folder of yours the lines are the same.
+no download. The same code works with ``from_pretrained`` and a model in a local folder.
 """
 
 import torch
@@ -22,8 +22,8 @@ inputs = {
 }
 
 # %%
-# After ``register()`` every mapping is an ``attn_implementation``; a regularizer with strengths of its own gets a name
-# of its own.
+# After ``register()``, every mapping is an ``attn_implementation``. A regularizer with other strengths is registered
+# under another name.
 
 sparse.register()
 sparse.register("fusedmax-strong", regmax.FusedLasso(lam=0.3))
@@ -40,21 +40,21 @@ config = transformers.BertConfig(
 model = transformers.AutoModel.from_config(config, attn_implementation="fusedmax").eval()
 
 # %%
-# Some models take the name and compute softmax all the same. ``check`` runs the model once, counts the calls of every
-# layer, and raises if one never asks.
+# Some models accept the name but compute softmax. ``check`` runs the model once, counts the calls of every layer, and
+# raises if a layer does not use the mapping.
 
 print(sparse.check(model, inputs))
 
 # %%
-# The weights come out as always. Grey is exactly zero, the padding among it; where there is no border, weights are
-# equal to the last bit.
+# The model returns the weights as usual. Grey cells are exactly zero, including the padding; adjacent cells without a
+# border are equal to the last bit.
 
 with torch.no_grad():
     attentions = model(**inputs, output_attentions=True).attentions
 figure = attention_heatmap(attentions[1][0, 0], words, words)
 
 # %%
-# Every layer and head at a glance, with the stronger setting:
+# All layers and heads in one figure, with the larger ``lam``:
 
 model.set_attn_implementation("fusedmax-strong")
 with torch.no_grad():
@@ -62,5 +62,5 @@ with torch.no_grad():
 figure = attention_heads(attentions)
 
 # %%
-# A trained model that is switched has to be trained a little more: ``examples/bert_fusedmax.py`` does it from beginning
-# to end, saving and loading included.
+# A trained model must be fine-tuned after the switch: ``examples/bert_fusedmax.py`` shows all steps, including saving
+# and loading.

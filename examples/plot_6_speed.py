@@ -2,9 +2,9 @@
 Speed against the length of rows
 ================================
 
-What each mapping costs beside ``torch.softmax``, forward and backward, on one thread. These few numbers were taken on
-the machine that built the page, while it did other things too: they show the trend. For figures to quote there is
-``make bench``, which times in turns and says when it was disturbed.
+This page compares the time of each mapping with that of ``torch.softmax``, forward and backward, on one thread. The
+numbers were measured on the machine that built the page, which was not idle: they show the trend. For figures to quote,
+run ``make bench``, which times in turns and reports disturbances.
 """
 
 import time
@@ -25,7 +25,7 @@ torch.set_num_threads(1)
 
 
 def seconds(mapping, x, v):
-    """The best of some calls, forward and backward."""
+    """The minimum over 15 calls, forward and backward."""
     best = float("inf")
     for _ in range(15):
         start = time.perf_counter()
@@ -35,8 +35,8 @@ def seconds(mapping, x, v):
 
 
 # %%
-# Longer rows are cheaper: only scores near a row's largest can get a weight, and the kernels dismiss the others at a
-# glance, while softmax takes the exponential of each.
+# Longer rows are cheaper relative to softmax. Only scores near the maximum of a row can get a weight, and the kernels
+# screen out the others, while softmax takes the exponential of each.
 
 lengths = (32, 64, 128, 256, 512, 1024, 2048)
 ratios = {name: [] for name in MAPPINGS}
@@ -52,7 +52,7 @@ figure, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
 for name, values in ratios.items():
     axes.plot(lengths, values, marker="o", label=name)
 axes.axhline(1, color="0.5", linewidth=1)
-axes.set(xscale="log", xlabel="d", ylabel="time over softmax's", ylim=(0, None))
+axes.set(xscale="log", xlabel="d", ylabel="time relative to softmax", ylim=(0, None))
 axes.set_xticks(lengths, [str(d) for d in lengths], minor=False)
 axes.minorticks_off()
 axes.legend()

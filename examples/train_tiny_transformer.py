@@ -1,11 +1,11 @@
 """Train a small causal language model from scratch, once with each mapping, on generated text.
 
-The text is made of facts and a question about one of them:
+The text consists of facts and a question about one of them:
 
     map bob . key ann . lamp eve . ring tom . key ann
 
-Only the words far before it predict the last one: the model must find where `key` stood before, and say what came
-next. The table shows how often it is right, and at how many of the words before it a head of the last layer looks.
+The last word can be predicted only from an earlier fact: the model must find the first `key` and repeat the word after
+it. The table shows the accuracy, and how many earlier words a head of the last layer looks at.
 
     python examples/train_tiny_transformer.py [--steps 400]
 """
@@ -37,7 +37,7 @@ def sentences(n: int, generator: torch.Generator) -> Tensor:
 
 
 class LanguageModel(nn.Module):
-    """torch's own encoder, made causal, with its attention swapped."""
+    """torch's own encoder with a causal mask and replaced attention."""
 
     def __init__(self, mapping: str) -> None:
         super().__init__()
@@ -48,14 +48,14 @@ class LanguageModel(nn.Module):
         regmax.replace_attention(self, mapping)
 
     def forward(self, words: Tensor) -> Tensor:
-        """Logits of the next word at every place."""
+        """Logits of the next word at every position."""
         n = words.shape[1]
         x = self.words(words) + self.places.weight[:n]
         mask = nn.Transformer.generate_square_subsequent_mask(n)
         return self.next_word(self.encoder(x, mask=mask, is_causal=True))
 
     def weights(self, words: Tensor) -> Tensor:
-        """The last layer's weights, (batch, heads, queries, keys): its module is asked once more, for them alone."""
+        """The last layer's weights, (batch, heads, queries, keys), from a second call of its attention module."""
         attend = self.encoder.layers[-1].self_attn
         inputs: list[Tensor] = []
         hook = attend.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
@@ -66,7 +66,7 @@ class LanguageModel(nn.Module):
 
 
 def train(mapping: str, steps: int) -> LanguageModel:
-    """A trained model; with every mapping it starts from the same weights and reads the same text."""
+    """A trained model; every mapping starts from the same parameters and reads the same text."""
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
     model = LanguageModel(mapping)
@@ -82,7 +82,7 @@ def train(mapping: str, steps: int) -> LanguageModel:
 
 @torch.no_grad()
 def evaluate(model: LanguageModel) -> tuple[float, float]:
-    """How often the answer is right, and the mean number of words that get a weight when it is given."""
+    """The accuracy of the answer, and the mean size of the support at the answer's position."""
     text = sentences(500, torch.Generator().manual_seed(1))
     right = model(text[:, :-1])[:, -1].argmax(-1) == text[:, -1]
     looked = (model.weights(text[:, :-1])[:, :, -1] != 0).sum(-1)
@@ -91,7 +91,7 @@ def evaluate(model: LanguageModel) -> tuple[float, float]:
 
 @torch.no_grad()
 def show(model: LanguageModel) -> None:
-    """One text, and where the heads look to answer."""
+    """Print the weights with which each head answers one text."""
     text = sentences(1, torch.Generator().manual_seed(2))
     y = model.weights(text[:, :-1])[0, :, -1]
     for head, weights in enumerate(y.tolist()):
@@ -100,7 +100,7 @@ def show(model: LanguageModel) -> None:
 
 
 def main(steps: int = 400) -> dict[str, float]:
-    """Train with every mapping; the accuracies by name."""
+    """Train with every mapping; returns the accuracies by name."""
     accuracies = {}
     print("mapping     accuracy  words looked at  seconds")
     for mapping in MAPPINGS:

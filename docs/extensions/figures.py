@@ -1,4 +1,4 @@
-"""Pictures of the gallery: figures of `regmax.plots` belong to no window, so they are found by their variable."""
+"""Gallery scraper: figures of `regmax.plots` belong to no window, so the variable `figure` identifies them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,12 +9,12 @@ from sphinx_gallery.scrapers import figure_rst
 
 
 def _get_sg_image_scraper() -> Callable[..., str]:
-    """Asked for by sphinx-gallery."""
+    """Called by sphinx-gallery."""
     return figure_scraper
 
 
 def figure_scraper(block: Any, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:
-    """Save the variable `figure`, if the block has just made it."""
+    """Save the variable `figure` if the block created it."""
     figure = block_vars["example_globals"].pop("figure", None)
     if not isinstance(figure, Figure):
         return ""

@@ -1,4 +1,4 @@
-"""Docstrings write formulas in plain text, |y_i - y_j| say; to reStructuredText a bar begins markup."""
+"""Escape bars: docstrings write formulas in plain text, such as |y_i - y_j|; in reStructuredText a bar is markup."""
 
 import re
 from typing import Any
@@ -7,7 +7,7 @@ _CODE = re.compile(r"(`[^`]*`)")
 
 
 def escape(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Escape the bars outside code; doctests stand as they are."""
+    """Escape bars outside code; doctests are not changed."""
     in_doctest = False
     for number, line in enumerate(lines):
         in_doctest = line.lstrip().startswith(">>>") or (in_doctest and bool(line.strip()))

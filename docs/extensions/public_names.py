@@ -1,4 +1,4 @@
-"""The gate: every public name has a page, and every function and class an example."""
+"""Check that every public name has a page, and every function and class an example."""
 
 import inspect
 from importlib import import_module
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def check(app: Any, env: Any) -> None:
-    """Warn, which fails a strict build, for every name that is not documented."""
+    """Warn about every undocumented name; a warning fails a strict build."""
     written = env.domains["py"].objects
     for module in MODULES:
         for name in import_module(module).__all__:
