@@ -1,4 +1,4 @@
-"""The benchmark behind `regmax bench`: every mapping against `torch.softmax`, on the same scores, in turns."""
+"""The benchmark of `regmax bench`: every mapping against `torch.softmax`, on the same scores, in turns."""
 
 from regmax.bench.bars import Verdict, verdicts
 from regmax.bench.cases import Case, full_cases, quick_cases

@@ -1,4 +1,4 @@
-"""The bars that the library set itself, and whether a run met them."""
+"""The bars (targets) of the library, and whether a run met them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from regmax.bench.cases import MILLION, SCORES, TINY, Case
 from regmax.bench.contestants import BOTH, FORWARD, MAPPINGS
 from regmax.bench.measure import Result
 
-# Time over softmax's, forward + backward, one thread, about a million N(0, 1) or attention scores, by d.
+# Time relative to softmax, forward + backward, one thread, about a million N(0, 1) or attention scores, by d.
 RATIOS = {
     "sparsemax": {32: 0.6, 64: 0.6, 128: 0.7, 512: 0.55, 2048: 0.35},
     "sqpnormmax": {32: 1.1, 64: 1.0, 128: 1.0, 512: 0.8, 2048: 0.45},
@@ -16,13 +16,13 @@ RATIOS = {
 }
 TINY_RATIOS = {FORWARD: 1.0, BOTH: 1.3}
 FLAT_RATIO = 3.0
-PADDING_FACTOR = 1.3  # over the ratio without a mask
+PADDING_FACTOR = 1.3  # relative to the ratio without a mask
 SPEED_UP = 1.7  # from one thread to two
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A figure and its bar; `at_least` where more is better."""
+    """A figure and its bar; `at_least` if more is better."""
 
     subject: str
     contestant: str
@@ -55,7 +55,7 @@ def ratio_bar(result: Result) -> float | None:
 
 
 def verdicts(results: Iterable[Result]) -> list[Verdict]:
-    """Every bar that these results speak to."""
+    """Every bar that applies to these results."""
     results = list(results)
     return [*_ratios(results), *_padding(results), *_speed_ups(results)]
 
@@ -72,7 +72,7 @@ def _by_key(results: Iterable[Result], run: str) -> Mapping[tuple[Case, int, str
 
 
 def _padding(results: Iterable[Result]) -> Iterator[Verdict]:
-    """The ratio under a padding mask over the ratio without."""
+    """The ratio under a padding mask relative to the ratio without."""
     found = _by_key(results, BOTH)
     for (case, threads, name), masked in found.items():
         plain = found.get((Case("normal", case.n, case.d), threads, name))

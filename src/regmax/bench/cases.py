@@ -1,4 +1,4 @@
-"""What is mapped: shapes, scores and masks, the same bits in every run."""
+"""The inputs: shapes, scores and masks, the same bits in every run."""
 
 import math
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-# Each kind of scores, and how a table names it. A mask lies over N(0, 1) scores.
+# Each kind of scores, and its name in tables. Masked cases have N(0, 1) scores.
 SCORES = {
     "normal": "N(0, 1)",
     "peaked": "3 N(0, 1)",
@@ -19,13 +19,13 @@ MASKS = ("padding", "causal")
 
 MILLION = 2**20
 TINY = (64, 30)
-_HEAD = 64  # the dimension of the queries and keys behind attention scores
-_CORRELATION = 0.5  # of a query with the one key that it looks for
+_HEAD = 64  # the dimension of queries and keys for attention scores
+_CORRELATION = 0.5  # of a query with its matching key
 
 
 @dataclass(frozen=True)
 class Case:
-    """Rows of one kind of scores: n of them, d scores each."""
+    """n rows of d scores of one kind."""
 
     scores: str
     n: int
@@ -33,7 +33,7 @@ class Case:
 
     @property
     def is_million(self) -> bool:
-        """Whether this is one of the shapes of about a million scores, which the bars are about."""
+        """Whether this shape has about a million scores; the bars apply to these shapes."""
         return self.n * self.d == MILLION
 
 
@@ -42,12 +42,12 @@ class Tensors:
     """The scores of a case, laid out as attention does: (batch, queries, d)."""
 
     x: Tensor
-    v: Tensor  # the direction of the backward
+    v: Tensor  # the direction of the backward pass
     keep: Tensor | None  # broadcasts to x
 
     @property
     def filled(self) -> Tensor:
-        """The scores with -inf where the mask deletes: what softmax is given."""
+        """The scores with -inf at deleted positions, as softmax needs them."""
         return self.x if self.keep is None else self.x.masked_fill(~self.keep, -math.inf)
 
 
@@ -87,13 +87,13 @@ def tensors(case: Case) -> Tensors:
 
 
 def _batch(case: Case) -> int:
-    """As many queries as keys where the rows suffice; at least four sequences, so that their lengths differ."""
+    """As many queries as keys if there are enough rows; at least four sequences, so that their lengths differ."""
     queries = 2 ** int(math.log2(min(case.d, case.n // 4)))
     return case.n // queries
 
 
 def _attention(batch: int, queries: int, d: int, generator: torch.Generator) -> Tensor:
-    """q·k / sqrt(64): each query is correlated with one key and scores about 4 there, and N(0, 1) elsewhere."""
+    """q·k / sqrt(64): each query is correlated with one key, whose score is about 4; the others are N(0, 1)."""
     k = torch.randn(batch, d, _HEAD, generator=generator)
     sought = torch.randint(d, (batch, queries, 1), generator=generator).expand(-1, -1, _HEAD)
     noise = torch.randn(batch, queries, _HEAD, generator=generator)
@@ -102,14 +102,14 @@ def _attention(batch: int, queries: int, d: int, generator: torch.Generator) -> 
 
 
 def _keep(scores: str, shape: tuple[int, int, int], generator: torch.Generator) -> Tensor | None:
-    """True where a score is kept, in the shape that models pass: one row a sequence, or one a query."""
+    """True keeps a score; the shape is that of models: one row per sequence, or one per query."""
     batch, queries, d = shape
     positions = torch.arange(d)
     if scores == "padding":
         lengths = torch.randint(d // 2, d + 1, (batch, 1, 1), generator=generator)
         return positions < lengths
     if scores == "causal":
-        # Fewer queries than keys stand evenly among them.
+        # If there are fewer queries than keys, they are spaced evenly among them.
         last = (torch.arange(1, queries + 1) * d // queries - 1)[:, None]
         return positions <= last
     return None

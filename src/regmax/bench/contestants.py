@@ -1,4 +1,4 @@
-"""Who is timed: the mappings through the public interface, softmax, a copy, and other libraries where installed."""
+"""The timed calls: the mappings through the public interface, softmax, a copy, and other installed libraries."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,19 +19,19 @@ FORWARD, BOTH = "forward", "forward+backward"
 RUNS = (FORWARD, BOTH)
 
 LAM, P = 0.1, 1.5
-_SAMPLE = 128  # rows on which a library that maps one row at a time in Python is timed
+_SAMPLE = 128  # rows for libraries that map one row at a time in Python
 
 
 @dataclass(frozen=True)
 class Call:
-    """Something to time; `share` is the part of the work that it does."""
+    """A timed call; `share` is the fraction of the work that it does."""
 
     run: Callable[[], object]
     share: float = 1.0
 
 
 def oscar_lam(d: int) -> float:
-    """The strength of oscarmax: its weights grow with lam d, so that a fixed one would flatten long rows.
+    """The strength of oscarmax: OSCAR's weights grow with lam d, so a fixed lam would flatten long rows.
 
     Example:
         >>> oscar_lam(32), oscar_lam(512)
@@ -41,7 +41,7 @@ def oscar_lam(d: int) -> float:
 
 
 def mapping(name: str, d: int) -> Callable[..., Tensor]:
-    """A mapping of the library with the strength at which it is timed."""
+    """A mapping with the strength at which it is timed."""
     strengths = {"fusedmax": {"lam": LAM}, "oscarmax": {"lam": oscar_lam(d)}, "sqpnormmax": {"p": P}}
     return partial(getattr(regmax, name), **strengths.get(name, {}))
 
@@ -49,9 +49,9 @@ def mapping(name: str, d: int) -> Callable[..., Tensor]:
 def calls(
     given: Tensors, run: str, mappings: Sequence[str] = MAPPINGS, *, peers: bool = True
 ) -> dict[str, Call]:
-    """Everything that is timed on these tensors: softmax first, then the copy, ours, and the other libraries'.
+    """Every timed call on these tensors: softmax first, then the copy, regmax, and the other libraries.
 
-    Ours get the mask; softmax and entmax get scores that already hold -inf, their cheapest form of it.
+    regmax gets the mask; softmax and entmax get scores already filled with -inf, which is cheapest for them.
     """
     made = {REFERENCE: _call(partial(torch.softmax, dim=-1), given.filled, given.v, run)}
     made[FLOOR] = Call(_copies(given, run))
@@ -78,7 +78,7 @@ def _call(function: Callable[[Tensor], Tensor], x: Tensor, v: Tensor, run: str) 
 
 
 def _copies(given: Tensors, run: str) -> Callable[[], object]:
-    """Reading a tensor and writing another of its size: no forward, and no backward, can do with less."""
+    """Read a tensor and write another of its size: a lower bound for any forward and any backward pass."""
     if run == FORWARD:
         return given.x.clone
     return lambda: (given.x.clone(), given.v.clone())
@@ -92,7 +92,7 @@ def _optional(name: str) -> ModuleType | None:
 
 
 def _torchsparseattn(x: Tensor, mappings: Sequence[str]) -> dict[str, Call]:
-    """The kernels of the paper's own code, which map a row at a time; its autograd functions no longer run."""
+    """The kernels of the paper's own code, which map one row at a time; its autograd functions no longer run."""
     modules = [_optional(f"torchsparseattn.{name}") for name in ("sparsemax", "_fused", "oscar")]
     if None in modules:
         return {}

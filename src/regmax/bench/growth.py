@@ -15,7 +15,7 @@ from regmax.bench.measure import race
 ROWS = ("normal", "flat", "ties", "ramp", "sawtooth", "harmonic")
 LENGTHS = tuple(2**k for k in range(6, 17))
 WORST = "worst of them"
-# A doubling of d may cost this power of two more than d log d does: what timing noise explains.
+# Doubling d may cost up to 2**SLACK times more than d log d predicts, which timing noise explains.
 SLACK = 0.05
 
 
@@ -33,8 +33,8 @@ class Growth:
 class Fit:
     """time per row = c d^(1 + power) log d, by least squares on logarithms.
 
-    One kind of rows may grow faster for a while, from where a shortcut begins to fail: the bound is on the worst of
-    them, the largest time over all kinds at each d.
+    The time of one kind of rows may grow faster from the length at which a shortcut stops working. The bound therefore
+    applies to the worst rows: the largest time over all kinds at each d.
     """
 
     mapping: str
@@ -43,16 +43,16 @@ class Fit:
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the time of the worst rows grows no faster than d log d; no judgement on one kind of rows."""
+        """Whether the time of the worst rows grows no faster than d log d; None for a single kind of rows."""
         return self.power <= SLACK if self.rows == WORST else None
 
 
 def scores(kind: str, n: int, d: int) -> Tensor:
-    """Rows that are cheap (normal) and rows made to be dear.
+    """Benign rows (normal, flat) and adversarial rows.
 
-    All scores of a dear row lie within 1 of the largest, so that none can be told off at a glance; ties meet every
-    comparison, a ramp takes the most pooling and the slowest search for the threshold, a saw's teeth of size lam are
-    pooled one by one, and falling like 1/i defeats searches that drop everything below the mean.
+    All scores of an adversarial row lie within 1 of the largest, so screening excludes none. Ties make every comparison
+    equal, a ramp needs the most pooling and the slowest search for the threshold, the teeth of a saw of size lam are
+    pooled one by one, and scores that decrease like 1/i defeat searches that drop everything below the mean.
     """
     generator = torch.Generator().manual_seed(d)
     i = torch.arange(d, dtype=torch.float32)

@@ -1,4 +1,4 @@
-"""Where a run was made: enough to compare it with another, nothing that names the machine or its user."""
+"""The machine of a run: enough to compare two runs, nothing that identifies the machine or its user."""
 
 import os
 import platform
@@ -49,5 +49,5 @@ def _version(package: str) -> str:
 
 
 def _load() -> str:
-    """How many processes wanted to run in the minute before: on an idle machine well below 1."""
+    """The mean number of runnable processes in the last minute: well below 1 on an idle machine."""
     return f"{os.getloadavg()[0]:.2f}" if hasattr(os, "getloadavg") else "unknown"

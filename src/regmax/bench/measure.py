@@ -1,4 +1,4 @@
-"""Timing in turns: what else the machine does then hits every contestant alike, and the ratios stay true."""
+"""Timing in turns: other load on the machine affects every contestant equally, so the ratios remain valid."""
 
 import gc
 import math
@@ -21,17 +21,17 @@ try:
 except ImportError:  # not on Windows
     resource = None  # type: ignore[assignment]
 
-SHORTEST = 200_000  # ns: a timing of less would measure the clock
+SHORTEST = 200_000  # ns: a shorter timing would measure the clock
 FEWEST, MOST = 5, 300  # turns
-_ATTEMPTS = 3  # at a turn, before one during which the core was taken away counts
-_PATIENCE = 3  # a machine so busy that a race takes this much longer than planned gets no further rounds
+_ATTEMPTS = 3  # at a turn; after that a disturbed turn counts too
+_PATIENCE = 3  # no further rounds if a race takes this many times longer than planned
 _ALLOCATION = 31 * 2**20  # bytes: just below the size from which glibc always maps fresh pages
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 class Times(NamedTuple):
-    """Nanoseconds a call, an entry a round, NaN where the call sat out; and how many turns were disturbed."""
+    """Nanoseconds per call, one entry per round (NaN if the call skipped it), and the number of disturbed turns."""
 
     taken: NDArray[np.float64]
     disturbed: int
@@ -39,7 +39,7 @@ class Times(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """One contestant in one case: its time over softmax's of the same round, with quartiles."""
+    """One contestant in one case: its time relative to softmax in the same round, with quartiles."""
 
     scores: str
     n: int
@@ -53,11 +53,11 @@ class Result:
     microseconds: float  # the median
     best: float  # the fastest turn, in microseconds
     turns: int
-    disturbed: int  # turns during which the kernel gave a core to somebody else
+    disturbed: int  # turns during which the operating system gave a core to another process
 
     @property
     def case(self) -> Case:
-        """What was mapped."""
+        """The case that was timed."""
         return Case(self.scores, self.n, self.d)
 
 
@@ -93,7 +93,7 @@ def race(
 ) -> dict[tuple[int, Key], Times]:
     """Time the calls in turns, each for about `seconds`, on each number of threads.
 
-    The first call takes part in every round, everyone in the first; calls that are too slow for more sit rounds out.
+    The first call takes part in every round, and every call in the first round; slow calls skip rounds.
     """
     first = next(iter(calls))
     with _quiet():
@@ -109,7 +109,7 @@ def race(
                 break
             for count in threads:
                 torch.set_num_threads(count)
-                # In a new order each round, so that nobody always runs in the wake of the same other.
+                # A new order each round, so that no call always runs after the same other call.
                 for key in shuffle(list(calls), len(calls)):
                     lane = count, key
                     if key == first or _is_due(number, turns[lane], rounds):
@@ -120,11 +120,11 @@ def race(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without garbage collection, and with memory as a process has it that has run for a while."""
+    """Without garbage collection, and with the allocator in the state of a long-running process."""
     before, was_enabled = torch.get_num_threads(), gc.isenabled()
     gc.disable()
-    # glibc keeps freed blocks, rather than ask for new pages each time, up to a size that grows with what it has
-    # seen freed: after this block it no longer changes, and no contestant's time depends on who came before.
+    # glibc keeps freed blocks instead of mapping new pages, up to a size that grows with the blocks freed so far.
+    # After this block the size no longer changes, so no time depends on the contestants that ran before.
     torch.empty(_ALLOCATION, dtype=torch.uint8)
     try:
         yield
@@ -135,14 +135,14 @@ def _quiet() -> Iterator[None]:
 
 
 def _cost(call: Call, threads: int) -> float:
-    """Nanoseconds of one call, roughly, after a warm-up."""
+    """Approximate nanoseconds of one call, after a warm-up."""
     torch.set_num_threads(threads)
     call.run()
     return min(_time(call, 1) for _ in range(3))
 
 
 def _turns(cost: float, seconds: float) -> int:
-    """How often a call gets its turn: an untimed call, then a batch of timed ones."""
+    """The number of turns of a call; a turn is one untimed call and a batch of timed ones."""
     one_turn = cost * (1 + _batch(cost))
     return int(np.clip(seconds * 1e9 / one_turn, FEWEST, MOST))
 
@@ -152,7 +152,7 @@ def _batch(cost: float) -> int:
 
 
 def _is_due(number: int, turns: int, rounds: int) -> bool:
-    """Whether a call with fewer turns than rounds takes part in this one: its turns are spread evenly.
+    """Whether a call with fewer turns than rounds takes part in this round; its turns are spread evenly.
 
     Example:
         >>> [_is_due(number, 3, 7) for number in range(7)].count(True)
@@ -162,9 +162,9 @@ def _is_due(number: int, turns: int, rounds: int) -> bool:
 
 
 def _turn(call: Call, cost: float) -> tuple[float, bool]:
-    """Nanoseconds a call, and whether it was disturbed; a disturbed turn is taken again, a few times."""
+    """Nanoseconds per call, and whether the turn was disturbed; a disturbed turn is repeated a few times."""
     for _ in range(_ATTEMPTS):
-        # Untimed: it brings the caches to what the call itself leaves behind.
+        # Untimed: brings the caches into the state that the call itself produces.
         call.run()
         before = _switches()
         nanoseconds = _time(call, _batch(cost))
@@ -175,7 +175,7 @@ def _turn(call: Call, cost: float) -> tuple[float, bool]:
 
 
 def _switches() -> int:
-    """How often the kernel has taken a core from this process; always 0 where it does not tell."""
+    """How often the operating system has preempted this process; 0 if it does not report this."""
     return 0 if resource is None else resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 

@@ -1,4 +1,4 @@
-"""Pictures of a run: ratios against d, growth, and attention as a whole."""
+"""Pictures of a run: ratios against d, growth, and whole attention calls."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _FLOOR, _SOFTMAX, _PEER = "#e6e6e6", "#000000", "#8c8c8c"
 _GRID = "#dddddd"
 _NAMES = {FORWARD: "ratios-forward.png", BOTH: "ratios.png"}
-_PANELS = 3  # in a row
-# Wong's colours again, with a marker each.
+_PANELS = 3  # per row
+# Wong's colours, each with a marker.
 _ROWS = {
     "normal": ("#0072b2", "o"),
     "flat": ("#e69f00", "s"),
@@ -34,7 +34,7 @@ _ROWS = {
 
 
 def draw(report: Report, folder: Path) -> Iterator[Path]:
-    """Write the pictures that the report has figures for, and yield their paths."""
+    """Write the pictures for which the report has figures, and yield their paths."""
     for run in RUNS:
         results = [r for r in report.results if r.run == run and r.threads == 1 and r.case.is_million]
         if _kinds(results):
@@ -58,7 +58,7 @@ def _save(figure: Figure, path: Path) -> Path:
 
 
 def ratios(results: Sequence[Result], run: str) -> Figure:
-    """Time over softmax's against d, a panel for each kind of scores."""
+    """Time relative to softmax against d, one panel per kind of scores."""
     kinds = _kinds(results)
     columns = 2 if len(kinds) in (2, 4) else min(_PANELS, len(kinds))
     rows = math.ceil(len(kinds) / columns)
@@ -79,7 +79,7 @@ def ratios(results: Sequence[Result], run: str) -> Figure:
 
 
 def _kinds(results: Sequence[Result]) -> list[str]:
-    """The kinds of scores that were measured at two lengths at least: a line needs two points."""
+    """The kinds of scores measured at two lengths or more: a line needs two points."""
     return [kind for kind in SCORES if len({result.d for result in results if result.scores == kind}) > 1]
 
 
@@ -105,7 +105,7 @@ def _legend(figure: Figure, axes: "Axes") -> None:
 
 
 def _ticks(axes: "Axes", lengths: Sequence[int]) -> None:
-    """Powers of two up the side; the lengths that were measured along the bottom."""
+    """Powers of two on the y axis, the measured lengths on the x axis."""
     axes.yaxis.set_major_locator(FixedLocator([2.0**k for k in range(-6, 8)]))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda ratio, _: f"{ratio:g}"))
     axes.xaxis.set_major_locator(FixedLocator(lengths))
@@ -116,9 +116,9 @@ def _ticks(axes: "Axes", lengths: Sequence[int]) -> None:
 
 
 def attention(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Attention as a whole: time over that of torch's against the number of keys.
+    """Whole attention calls: time relative to torch's against the number of keys.
 
-    A panel for each run; runs come in pairs, forward and forward + backward of the same scores, one above the other.
+    One panel per run; runs come in pairs, forward and forward + backward of the same scores, one above the other.
     """
     runs = list(dict.fromkeys(str(row.get("run", "")) for row in rows))
     down = 2 if len(runs) % 2 == 0 else 1
@@ -141,14 +141,14 @@ def attention(rows: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def growth(points: Sequence[Growth]) -> Figure:
-    """Time per score against d, a panel for each mapping, a line for each kind of rows."""
+    """Time per score against d, one panel per mapping, one line per kind of rows."""
     names = [name for name in MAPPINGS if any(point.mapping == name for point in points)]
     figure = Figure(figsize=(3.9 * len(names), 4.1), layout="constrained")
     grid = figure.subplots(1, len(names), sharex=True, sharey=True, squeeze=False).ravel().tolist()
     for axes, name in zip(grid, names, strict=True):
         _growth_panel(axes, name, points)
     figure.supxlabel("d, at a constant number of scores")
-    figure.supylabel("ns a score, forward + backward")
+    figure.supylabel("ns per score, forward + backward")
     _legend(figure, grid[0])
     return figure
 

@@ -1,4 +1,4 @@
-"""What a run says: tables for the terminal, and JSON that holds everything."""
+"""The report of a run: tables for the terminal, and JSON with all measurements."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,13 +16,13 @@ FORMAT = 1  # of the JSON
 _CELL = 14
 _MARKS = {True: "✓", False: "✗", None: " "}
 LEGEND = (
-    "Time over that of torch.softmax in the same round: median ± half the quartiles' distance; ✓ ✗ its bar."
+    "Time relative to torch.softmax in the same round: median ± half the interquartile range; ✓ ✗ its bar."
 )
 
 
 @dataclass
 class Report:
-    """All that was measured, on what machine, and with which settings; filled while a run goes on."""
+    """All measurements, the machine, and the settings; filled during a run."""
 
     machine: Mapping[str, str]
     settings: Mapping[str, Any]
@@ -32,7 +32,7 @@ class Report:
     complete: bool = False
 
     def write(self, path: Path) -> None:
-        """Write everything as JSON, the verdicts included."""
+        """Write everything as JSON, including the verdicts."""
         judged = [asdict(verdict) | {"met": verdict.is_met} for verdict in verdicts(self.results)]
         grown = [asdict(fit) | {"met": fit.is_met} for fit in fits(self.growth)]
         record = {"format": FORMAT, **asdict(self), "bars": judged, "growth fits": grown}
@@ -41,7 +41,7 @@ class Report:
 
     @classmethod
     def read(cls, path: Path) -> "Report":
-        """A report that was written before."""
+        """Read a report written by `write`."""
         record = json.loads(path.read_text())
         results = [Result(**result) for result in record["results"]]
         growth = [Growth(**point) for point in record["growth"]]
@@ -60,7 +60,7 @@ class Report:
 
 
 def _tables(results: Sequence[Result]) -> Iterator[str]:
-    """One table for each kind of scores, number of threads and direction: shapes down, contestants across."""
+    """One table per kind of scores, number of threads and direction: shapes in rows, contestants in columns."""
     groups: dict[tuple[str, int, str], list[Result]] = {}
     for result in results:
         groups.setdefault((result.scores, result.threads, result.run), []).append(result)
@@ -96,7 +96,7 @@ def _width(head: Sequence[str]) -> int:
 
 
 def _cell(result: Result | None, width: int) -> str:
-    """Softmax's own time, or a ratio with its spread and its mark."""
+    """softmax's own time, or a ratio with its spread and mark."""
     if result is None:
         return " " * width
     if result.contestant == REFERENCE:
@@ -104,20 +104,20 @@ def _cell(result: Result | None, width: int) -> str:
     bar = ratio_bar(result)
     mark = _MARKS[None if bar is None else round(result.ratio, 2) <= bar]
     decimals = 2 if result.ratio < 10 else 0
-    # Few turns have no quartiles to speak of.
+    # Too few turns for quartiles.
     spread = f"{(result.high - result.low) / 2:.{decimals}f}" if result.turns >= FEWEST else "?"
     text = f"{result.ratio:.{decimals}f} ±{spread} {mark}"
     return f"{text:>{width}}"
 
 
 def _attention(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The rows of the attention benchmark, whatever they hold."""
+    """The rows of the attention benchmark, with all their columns."""
     if not rows:
         return
     names = list(dict.fromkeys(name for row in rows for name in row))
     cells = [[_text(row.get(name, "")) for name in names] for row in rows]
     widths = [max(len(name), *(len(row[i]) for row in cells)) for i, name in enumerate(names)]
-    yield from ("", "Attention as a whole")
+    yield from ("", "Whole attention calls")
     for texts in (names, *cells):
         yield "  ".join(f"{text:>{width}}" for text, width in zip(texts, widths, strict=True)).rstrip()
 
@@ -127,7 +127,7 @@ def _text(value: Any) -> str:
 
 
 def _growth(found: Iterable[Fit]) -> Iterator[str]:
-    """The fitted powers: kinds of rows down, mappings across."""
+    """The fitted powers: kinds of rows in rows, mappings in columns."""
     powers = {(fit.rows, fit.mapping): fit for fit in found}
     if not powers:
         return
