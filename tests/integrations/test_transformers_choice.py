@@ -199,13 +199,13 @@ def test_one_name_for_two_mappings_raises(tmp_path: Path) -> None:
     sparse.register("ambiguous", regmax.FusedLasso(lam=0.5))
     sparse.save_pretrained(MODELS["gpt2"].build("ambiguous"), tmp_path)
     sparse.register("ambiguous", regmax.FusedLasso(lam=0.25))
-    with pytest.raises(ValueError, match="another mapping 'ambiguous' than the one that is registered now"):
+    with pytest.raises(ValueError, match="a mapping 'ambiguous' that differs from the one registered now"):
         sparse.from_pretrained(transformers.AutoModel, tmp_path)
 
 
 def test_tensors_among_the_strengths_are_not_saved(tmp_path: Path) -> None:
     sparse.register("per-head", regmax.FusedLasso(lam=torch.full((2, 1, 1), 0.1)))
-    with pytest.raises(TypeError, match=r"strengths that are numbers\. 'per-head' has a tensor"):
+    with pytest.raises(TypeError, match=r"only strengths that are numbers\. 'per-head' has a tensor"):
         sparse.save_pretrained(MODELS["gpt2"].build("per-head"), tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Other libraries: `regmax.integrations.transformers` puts the mappings into Hugging Face models."""
+"""Integrations with other libraries: `regmax.integrations.transformers` adds the mappings to Hugging Face models."""
 
 from importlib import import_module
 from typing import Any

@@ -1,4 +1,4 @@
-"""Hugging Face models with any mapping: after `register()` each is an `attn_implementation`.
+"""Hugging Face models with any mapping: after `register()`, every mapping is an `attn_implementation`.
 
     from transformers import AutoModel
     from regmax.integrations import transformers as sparse
@@ -7,8 +7,8 @@
     model = AutoModel.from_pretrained("bert-base-uncased", attn_implementation="fusedmax")
     sparse.check(model, tokenizer("A sentence.", return_tensors="pt"))
 
-`output_attentions=True` in a call gives the sparse weights. A model that does not ask for an implementation (Bloom,
-MPT, DeBERTa) takes the name, computes softmax, and may misread the boolean masks that go with the name: hence `check`.
+`output_attentions=True` in a call returns the sparse weights. A model that ignores `attn_implementation` (Bloom, MPT,
+DeBERTa) accepts the name, computes softmax, and may misread the boolean masks that come with the name: use `check`.
 """
 
 from regmax.integrations.transformers.checking import check

@@ -1,4 +1,4 @@
-"""Whether a model really calls its attention implementation: some accept the name and compute softmax all the same."""
+"""Check that a model calls its attention implementation: some models accept the name but compute softmax."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -14,11 +14,11 @@ from regmax.integrations.transformers.registry import registered
 
 
 def check(model: PreTrainedModel, inputs: Mapping[str, Any]) -> dict[str, int]:
-    """Run a model once and count which of its modules attend through regmax; raise where one does not.
+    """Run a model once and count the calls of regmax by each attention module; raise if one does not call it.
 
     Args:
         model: a model whose `attn_implementation` is a registered mapping.
-        inputs: keyword arguments of the model, e.g. what a tokenizer gives.
+        inputs: keyword arguments of the model, e.g. a tokenizer's output.
 
     Returns:
         The number of calls by module name.
@@ -50,14 +50,14 @@ def check(model: PreTrainedModel, inputs: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _implementations(model: PreTrainedModel) -> set[str]:
-    """The names in the model's configuration, and in those of the models inside it."""
+    """The names in the model's configuration, and in those of its submodels."""
     models = (module for module in model.modules() if isinstance(module, PreTrainedModel))
     return {str(each.config._attn_implementation) for each in models}
 
 
 @contextmanager
 def _counted(ours: dict[str, Attend], calls: "Counter[torch.nn.Module]") -> Iterator[None]:
-    """Count the calls of the registered functions for a while."""
+    """Count the calls of the registered functions inside the context."""
 
     def counting(attend: Attend) -> Any:
         def call(module: torch.nn.Module, *args: Any, **options: Any) -> tuple[Tensor, Tensor | None]:
@@ -77,7 +77,7 @@ def _counted(ours: dict[str, Attend], calls: "Counter[torch.nn.Module]") -> Iter
 
 @contextmanager
 def _observed(model: PreTrainedModel, ran: set[torch.nn.Module]) -> Iterator[None]:
-    """Note which modules that call themselves attention run."""
+    """Record which modules with attention in their class name run."""
     hooks = [
         module.register_forward_hook(lambda module, *_: ran.add(module))
         for module in model.modules()
@@ -92,7 +92,7 @@ def _observed(model: PreTrainedModel, ran: set[torch.nn.Module]) -> Iterator[Non
 
 @contextmanager
 def _evaluated(model: PreTrainedModel) -> Iterator[None]:
-    """Without dropout and gradients."""
+    """Evaluation mode, without gradients."""
     training = {module: module.training for module in model.modules()}
     try:
         with torch.no_grad():
@@ -114,5 +114,5 @@ def _raise_for_others(model: PreTrainedModel, ran: set[str], called: set[str]) -
         where = f" in {', '.join(silent[:3])}{' ...' if len(silent) > 3 else ''}" if silent else ""
         raise RuntimeError(
             f"`check(model, ...)`: {type(model).__name__} computes attention{where} without regmax, although its "
-            f"`attn_implementation` is {model.config._attn_implementation!r}: this model does not ask for one."
+            f"`attn_implementation` is {model.config._attn_implementation!r}: this model ignores it."
         )

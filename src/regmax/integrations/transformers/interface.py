@@ -1,4 +1,4 @@
-"""The two functions that transformers asks of an attention: how to attend, and which mask it wants."""
+"""The two functions that transformers requires of an attention implementation: the attention, and its mask."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +11,14 @@ from transformers.utils.output_capturing import _active_collector
 from regmax.nn.weighting import Mapping, as_weighting
 from regmax.sparse_attention import attention
 
-# What some models pass beside the scores, and what cannot be ignored: Gemma 2's cap of the scores, the attention sinks
-# of GPT-OSS, the blocks that MiniMax selects, and a cache in pages.
+# Options of some models that must not be ignored: Gemma 2's soft cap of the scores, the attention sinks of GPT-OSS, the
+# blocks that MiniMax selects, and a paged cache.
 _UNSUPPORTED = ("softcap", "s_aux", "block_indices", "cache")
 
 
 @dataclass(frozen=True, eq=False)
 class Attend:
-    """An attention function of transformers, with a mapping."""
+    """An attention function for transformers, with a mapping."""
 
     mapping: Mapping
 
@@ -37,14 +37,14 @@ class Attend:
     ) -> tuple[Tensor, Tensor | None]:
         """Attend: query is (batch, heads, queries, width), the output (batch, queries, heads, width).
 
-        `position_bias` is T5's; `scaling` the factor of the scores; the mask is boolean, True = keep, or a model's or
-        user's own float mask, which is added to the scores.
+        `position_bias` is T5's; `scaling` multiplies the scores; the mask is boolean, True = keep, or a float mask
+        of the model or user, which is added to the scores.
         """
         _refuse(module, options)
         keep, bias = _split(attention_mask, position_bias)
         wanted = _wants_weights(options)
         attended: Any = attention(
-            query.to(value.dtype),  # under autocast, norms of queries and keys (Qwen 3) make them float32
+            query.to(value.dtype),  # under autocast, normalised queries and keys (Qwen 3) are float32
             key.to(value.dtype),
             value,
             mapping=as_weighting(self.mapping),
@@ -63,7 +63,7 @@ class Attend:
 def mask(*args: Any, **options: Any) -> Tensor:
     """The boolean mask (batch, 1, queries, keys), True = keep.
 
-    `sdpa_mask` leaves causal masks without padding out and lets SDPA rebuild them: here a mask is never left out.
+    `sdpa_mask` omits causal masks without padding, because SDPA rebuilds them. Here a mask is never omitted.
     """
     options.update(allow_is_causal_skip=False, allow_is_bidirectional_skip=False)
     made: Any = sdpa_mask(*args, **options)
@@ -82,29 +82,29 @@ def _refuse(module: torch.nn.Module, options: dict[str, Any]) -> None:
 def _split(
     attention_mask: Tensor | None, position_bias: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None]:
-    """What is kept, and what is added to the scores."""
+    """Split a mask into the boolean mask and the bias of the scores."""
     if attention_mask is None:
         return None, position_bias
     if attention_mask.dtype == torch.bool:
-        # Padding alone comes expanded over the queries; one row of it is what the sparse kernels want.
+        # A padding mask is expanded over the queries; the sparse kernels take one row of it.
         one_row = attention_mask.stride(-2) == 0
         return attention_mask[..., :1, :] if one_row else attention_mask, position_bias
-    # A float mask has the most negative number where transformers means "not": that is deletion, not a low score.
+    # In a float mask transformers marks masked positions by the most negative number: they are deleted, not just low.
     keep = attention_mask > torch.finfo(attention_mask.dtype).min / 2
     bias = attention_mask.masked_fill(~keep, 0.0)
     return keep, bias if position_bias is None else bias + position_bias
 
 
 def _is_causal(module: torch.nn.Module, is_causal: bool | None) -> bool:
-    """Whether the model means causality where it passes no mask: its own word, or what it says of the module."""
+    """Whether attention without a mask is causal: the caller's argument, or else the module's attribute."""
     return bool(getattr(module, "is_causal", False) if is_causal is None else is_causal)
 
 
 def _wants_weights(options: dict[str, Any]) -> bool:
-    """Whether somebody reads the weights: the caller says so, or transformers collects them from the layers.
+    """Whether the weights are used: the caller requests them, or transformers collects them from the layers.
 
-    Weights cost a dense matrix, so they are not made for nobody. Few models pass `output_attentions` down; the others
-    have transformers' collector record what the layers return.
+    Weights cost a dense matrix, so they are computed only if used. Few models pass `output_attentions` down; for the
+    others, transformers' collector records the layers' outputs.
     """
     if options.get("output_attentions"):
         return True

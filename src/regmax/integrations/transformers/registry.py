@@ -7,15 +7,15 @@ from regmax.integrations.transformers.interface import Attend, mask
 from regmax.names import MAPPINGS
 from regmax.nn.weighting import Mapping, as_weighting
 
-# transformers looks for these in a name, and then takes the implementation for one of its own.
+# transformers treats a name that contains one of these as its own implementation.
 _RESERVED = ("eager", "sdpa", "flash", "flex_attention", "paged", "|", "/", ":", "@")
 
 
 def register(name: str | None = None, mapping: Mapping | None = None) -> tuple[str, ...]:
-    """Make mappings known to transformers as `attn_implementation`, together with the masks that they need.
+    """Register mappings with transformers as `attn_implementation`, together with the masks that they need.
 
     Args:
-        name: the implementation's name; None registers every mapping by its own, with its default strengths.
+        name: the implementation's name; None registers every mapping under its own name, with its default strengths.
         mapping: what the name stands for: a regularizer, a callable `f(scores, dim, mask=...)`, a module of `regmax.nn`
             or another mapping's name; None if `name` is a mapping's.
 
@@ -37,13 +37,13 @@ def register(name: str | None = None, mapping: Mapping | None = None) -> tuple[s
     mapping = name if mapping is None else mapping
     as_weighting(mapping)  # a wrong mapping raises here, not inside a model
     AttentionInterface.register(name, Attend(mapping))
-    # Without this the masks do not come as None with a warning: they come as None.
+    # Without a registered mask function transformers passes None, silently.
     AttentionMaskInterface.register(name, mask)
     return (name,)
 
 
 def registered(name: str | None) -> Attend | None:
-    """What is registered by this name, if it is one of regmax's."""
+    """The implementation registered under this name, if it is regmax's."""
     function = ALL_ATTENTION_FUNCTIONS.get(name)
     return function if isinstance(function, Attend) else None
 
@@ -51,7 +51,7 @@ def registered(name: str | None) -> Attend | None:
 def _check_name(name: str) -> None:
     if any(word in name for word in _RESERVED):
         raise ValueError(
-            f"`register(name)` must not contain {', '.join(_RESERVED)}: transformers reads a meaning into them. "
+            f"`register(name)` must not contain {', '.join(_RESERVED)}: transformers reserves them. "
             f"Got {name!r}."
         )
     if name in ALL_ATTENTION_FUNCTIONS and registered(name) is None:

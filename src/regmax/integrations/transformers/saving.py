@@ -1,4 +1,4 @@
-"""Saving the choice of a mapping: `save_pretrained` alone forgets `attn_implementation`.
+"""Save the choice of a mapping: transformers' own `save_pretrained` does not write `attn_implementation`.
 
 The choice is written into the model's configuration, `config.json`, as plain data:
 
@@ -25,8 +25,8 @@ def save_pretrained(model: PreTrainedModel, directory: str | Path, **options: An
     """`model.save_pretrained(directory)`, with the mapping and its strengths.
 
     Args:
-        model: any model; one without a mapping of regmax is saved as transformers does.
-        directory: where to.
+        model: any model; one without a mapping of regmax is saved as by transformers.
+        directory: the folder to write.
         options: further arguments of the method.
 
     Example:
@@ -55,8 +55,8 @@ def from_pretrained(model_class: Any, directory: str | Path, **options: Any) -> 
 
     Args:
         model_class: `AutoModel`, `BertForMaskedLM`, ...
-        directory: where from.
-        options: further arguments of the method; an `attn_implementation` among them wins.
+        directory: the folder to read.
+        options: further arguments of the method; an explicit `attn_implementation` takes precedence.
 
     Example:
         >>> import tempfile, transformers, regmax
@@ -79,21 +79,21 @@ def from_pretrained(model_class: Any, directory: str | Path, **options: Any) -> 
 
 
 def _choice(model: PreTrainedModel) -> dict[str, str]:
-    """The implementation of the model, and of its parts where they have their own configuration."""
+    """The implementation of the model, and of its submodels that have their own configuration."""
     parts = {key: getattr(model.config, key, None) for key in model.config.sub_configs}
     choice = {key: part._attn_implementation for key, part in parts.items() if part is not None}
     return {"": model.config._attn_implementation, **choice}
 
 
 def _described(name: str, mapping: Mapping) -> dict[str, Any] | None:
-    """A mapping as plain data; None if it is code, which is not saved."""
+    """A mapping as plain data; None if it is a function, which cannot be saved."""
     found = known(as_weighting(mapping))
     if found is None:
         return None
     described = {"regularizer": type(found.omega).__name__, **asdict(found.omega), "gamma": found.gamma}
     if any(not isinstance(value, str | int | float) for value in described.values()):
         raise TypeError(
-            f"`save_pretrained(model)` saves strengths that are numbers. {name!r} has a tensor among them."
+            f"`save_pretrained(model)` can save only strengths that are numbers. {name!r} has a tensor strength."
         )
     return described
 
@@ -102,14 +102,14 @@ def _restore(name: str, description: dict[str, Any] | None) -> None:
     there = registered(name)
     if description is None and there is None:
         raise ValueError(
-            f"The model was saved with the mapping {name!r}, a function of its own. Call "
+            f"The model was saved with the mapping {name!r}, a function that is not saved. Call "
             f"`register({name!r}, mapping)` before `from_pretrained`."
         )
     if description is None or (there is not None and _described(name, there.mapping) == description):
         return
     if there is not None:
         raise ValueError(
-            f"The model was saved with another mapping {name!r} than the one that is registered now."
+            f"The model was saved with a mapping {name!r} that differs from the one registered now."
         )
     register(name, _mapping(**description))
 
