@@ -1,6 +1,6 @@
-// The numbers behind one target word: its support, its segments or clusters, and every weight.
+// The details of one target word: its support, its segments or clusters, and every weight.
 
-// "3 of 14 words have weight, in 2 segments", and what they are.
+// "3 of 14 words have weight, in 2 segments", and the words of each.
 function summary(content, row) {
   const [y, scores] = [content.weights[row], content.scores[row]];
   const found = groups(y, scores, content.clustered);
@@ -14,8 +14,8 @@ function summary(content, row) {
   return { count, parts, entropy: `entropy ${entropy(y).toFixed(2)}` };
 }
 
-// Words of a group: neighbours joined by a space, pieces of one word by nothing, and what lies apart by a
-// gap.
+// The words of a group: adjacent words are separated by a space, subwords of one word by nothing, and
+// non-adjacent words by a gap.
 function phrase(content, places) {
   const words = places.map(
     (place, k) => (k > 0 && place !== places[k - 1] + 1 ? "… " : "") + content.source[place],
@@ -39,7 +39,7 @@ function summaryNode(name, content, row) {
   );
 }
 
-// The scores, once where both panels map the same ones, and a column of weights for each panel.
+// The scores, only once if both panels map the same ones, and one column of weights per panel.
 function numbersTable(panels, row, column) {
   const shared = panels.every(({ content }) => content.scores === panels[0].content.scores);
   const scored = (k) => k === 0 || !shared;

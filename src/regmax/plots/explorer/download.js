@@ -1,4 +1,4 @@
-// A heat map as a file. Files are drawn in the light palette, as for print, whatever the page looks like.
+// Download a heat map as a file. Files always use the light palette, as for print.
 
 const PRINT_SCALE = 3; // pixels of a PNG per pixel of the page
 

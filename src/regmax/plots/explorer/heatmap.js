@@ -1,10 +1,10 @@
-// A heat map of one panel in the convention of print: exact zeros are grey, neighbours of exactly equal
-// weight are one rectangle without a border inside, and members of an oscarmax cluster carry the same bullet.
+// The heat map of one panel, drawn as the figures are: exact zeros are grey, adjacent exactly equal weights are
+// one rectangle without a border inside, and the members of an oscarmax cluster carry the same bullet.
 
 const SVG = "http://www.w3.org/2000/svg";
 const FONT = { size: 13, family: "system-ui, 'Segoe UI', 'Noto Sans', 'DejaVu Sans', sans-serif" };
 
-// Text and attributes are set by the DOM, never parsed: whatever a token contains, it is shown.
+// Text and attributes are set through the DOM, never parsed: any token is shown as it is.
 function element(name, attributes = {}, ...children) {
   const node = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
@@ -32,13 +32,13 @@ function rampColour(ramp, share) {
   return "#" + mixed.join("");
 }
 
-// Where everything goes: cells fill the width they are given, between readable and not absurdly wide. Labels
-// stand upright where they fit above their cells, and lean to the right where not: the last one then reaches
-// out by `reach` from the middle of its cell.
+// The layout: cells fill the available width, between a minimum and a maximum. Labels are horizontal if they
+// fit above their cells, and slanted to the right otherwise; the last one then extends by `reach` from the
+// middle of its cell.
 function layout(panel, width) {
   const d = panel.source.length;
   const sources = panel.source.map((token) => textWidth(shortened(token)));
-  // A chosen row's label is bold: a tenth wider.
+  // The label of the chosen row is bold, a tenth wider.
   const left =
     Math.ceil(1.1 * Math.max(24, ...panel.target.map((token) => textWidth(shortened(token))))) + 12;
   const room = width - left - 6;
@@ -105,7 +105,7 @@ function rowLabel(panel, at, i, prefix) {
   return label;
 }
 
-// One rectangle per run: nothing can be drawn between equal neighbours.
+// One rectangle per sequence of equal weights: no border can appear inside it.
 function rowRuns(panel, at, i, palette, scale) {
   const [gap, y] = [1, panel.weights[i]];
   return runs(y, panel.scores[i])
@@ -123,8 +123,8 @@ function rowRuns(panel, at, i, palette, scale) {
     });
 }
 
-// Distinct bullets in distinct clusters: disc, ring, diamond, hollow diamond, square, hollow square, then
-// again.
+// Each cluster has its own bullet: disc, ring, diamond, hollow diamond, square, hollow square, then again from
+// the start.
 function rowBullets(y, at, i, palette, scale) {
   return clusters(y).flatMap((cluster, j) => {
     if (cluster === null) return [];
@@ -157,7 +157,7 @@ function bullet(cluster, x, y, r, colour) {
   });
 }
 
-// Drawn around the chosen row by the style sheet.
+// The style sheet outlines the chosen row with it.
 function rowFrame(panel, at, i) {
   const width = at.cell * panel.source.length + 2;
   return element("rect", {
@@ -171,7 +171,7 @@ function rowFrame(panel, at, i) {
   });
 }
 
-// What the pointer meets and a screen reader names.
+// The targets of the pointer and of screen readers.
 function rowCells(panel, at, i, prefix) {
   return panel.weights[i].map((weight, j) => {
     const deleted = panel.scores[i][j] === null;

@@ -1,8 +1,8 @@
-// The mappings on one row of scores, in float64: what the library computes, so that a slider can move it.
+// The mappings of one row of scores, in float64, with the library's results: they follow the sliders.
 //
-// Each is argmax <x, y> - gamma Omega(y) over the simplex, and depends on x / gamma alone. Weights that are
-// zero are exactly 0, weights that are fused or clustered are exactly equal. A score of null is deleted: its
-// weight is 0, and the positions beside it become neighbours.
+// Each is argmax <x, y> - gamma Omega(y) over the simplex, and depends only on x / gamma. Zero weights are
+// exactly 0, fused weights are exactly equal. A null score is deleted: its weight is 0, and the positions on
+// both sides become adjacent.
 "use strict";
 
 const MAPPINGS = {
@@ -33,8 +33,7 @@ function mapRow(scores, setting) {
 const maximum = (x) => x.reduce((a, b) => (a > b ? a : b));
 const total = (x) => x.reduce((a, b) => a + b, 0);
 
-// From here on the largest score is 0: differences to it are small where they matter, whatever the scores'
-// size.
+// Shift the largest score to 0: the scores that matter then differ little from it, at any scale.
 
 function softmax(x) {
   const exponentials = x.map(Math.exp);
@@ -42,9 +41,9 @@ function softmax(x) {
   return exponentials.map((e) => e / sum);
 }
 
-// Every subset gives a lower bound (sum - 1) / size of the threshold, and what is at or below a lower bound
-// is outside the support: start from x > -1, drop what the bound of the rest excludes, and stop when nothing
-// is dropped.
+// Every subset gives a lower bound (sum - 1) / size of the threshold, and scores at or below a lower bound are
+// outside the support: start from x > -1, drop the scores that the bound of the rest excludes, and stop when
+// none is dropped.
 function simplexThreshold(x) {
   let kept = x.filter((score) => score > -1);
   for (;;) {
@@ -60,15 +59,15 @@ function projectSimplex(x) {
   return x.map((score) => (score > tau ? score - tau : 0));
 }
 
-// Pooled scores carry the rounding of long sums; dividing it out leaves equal weights equal.
+// Pooled scores carry the rounding errors of long sums; division by the total keeps equal weights equal.
 function normalised(y) {
   const sum = total(y);
   return y.map((weight) => weight / sum);
 }
 
 // Pool neighbours, then project. A score at or below cut = tau - 4 lam (tau: sparsemax's threshold) is in no
-// level set that has weight; it only pulls its neighbours by the full lam. So each run of scores above cut is
-// pooled alone.
+// level set above the threshold; it only pulls its neighbours by the full lam. So the candidates, the scores
+// above cut, are pooled separately between any two such scores.
 function fusedmax(x, lam) {
   if (lam === 0) return projectSimplex(x);
   const cut = simplexThreshold(x) - 4 * lam;
@@ -89,8 +88,8 @@ function fusedmax(x, lam) {
   return normalised(y);
 }
 
-// argmin 1/2 |z - x|^2 + lam sum |z_{i+1} - z_i|. A group's value is the mean of its scores, pulled by lam
-// towards each neighbouring group; computed once per group, it is the same number at each of its positions.
+// argmin 1/2 |z - x|^2 + lam sum |z_{i+1} - z_i|. The value of a group is the mean of its scores, pulled by lam
+// towards each adjacent group. It is computed once per group, so all its positions have the same number.
 function proxTv(x, lam) {
   const rises = x.length * (maximum(x) - minimum(x)) <= lam ? x.map(() => 0) : groupSteps(x, lam);
   const z = [];
@@ -106,7 +105,7 @@ function proxTv(x, lam) {
 
 const minimum = (x) => x.reduce((a, b) => (a < b ? a : b));
 
-// For every position the sign of the step from the one before: 0 inside a group. Johnson's dynamic programme
+// For every position the sign of the step from the previous one: 0 inside a group. Johnson's dynamic programme
 // (2013): f_i(t), the least cost of the first positions with z_i = t, has the increasing, piecewise linear
 // derivative f_i' = clip(f_{i-1}', -lam, lam) + t - x_i, kept as its knots, each with the change of slope and
 // intercept there. f_{i-1}' is clipped below lower and above upper, hence z_{i-1} = clip(z_i, lower, upper)
@@ -154,10 +153,10 @@ function stepsBack(last, clips) {
   return rises;
 }
 
-// With x sorted decreasingly the OSCAR penalty is lam sum_k (d - k) y_(k): add lam k instead of subtracting
-// lam (d - k), a shift, and pool what does not decrease. The threshold is the largest (x_(1) + ... + x_(m) -
-// 1) / m + lam (m + 1) / 2, and only the m scores that attain it need pooling. If no two scores differ by
-// more than lam d / 2, weights are uniform.
+// With x sorted in decreasing order the OSCAR penalty is lam sum_k (d - k) y_(k): add lam k instead of
+// subtracting lam (d - k), which is a shift, and pool adjacent violators. The threshold is the largest
+// (x_(1) + ... + x_(m) - 1) / m + lam (m + 1) / 2, and only the m scores that attain it need pooling. If no two
+// scores differ by more than lam d / 2, the weights are uniform.
 function oscarmax(x, lam) {
   if (lam === 0) return projectSimplex(x);
   const d = x.length;
@@ -186,7 +185,7 @@ function bestPrefix(sorted, lam) {
   return best;
 }
 
-// The nearest decreasing sequence. Equal neighbours are pooled too, so that what is equal is exactly so.
+// The nearest decreasing sequence. Equal neighbours are pooled too, so that equal values are exactly equal.
 function poolDecreasing(x) {
   const pools = [];
   for (const score of x) {
@@ -202,8 +201,8 @@ function poolDecreasing(x) {
 
 // y = |z|_q^(2-q) z^(q-1), z = (x - tau)_+, q = p / (p - 1). With Z = -tau, w = z / Z, A = sum w^(q-1), B =
 // sum w^q and C = sum w^(q-2): the sum of y is g(Z) = Z A B^((2-q)/q), and d log g / d log Z = (q-1) C / A +
-// (2-q) A / B >= 1. Newton in log Z finds g = 1; the root is in [d^(-2/q), 1]. A step that leaves the bracket
-// or is not half the one before gives way to bisection.
+// (2-q) A / B >= 1. Newton in log Z finds g = 1; the root is in [d^(-2/q), 1]. Bisection replaces a step that
+// leaves the bracket or is more than half the previous one.
 function sqpnormmax(x, p) {
   if (p === 2) return projectSimplex(x);
   const q = p / (p - 1);

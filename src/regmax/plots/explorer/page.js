@@ -1,11 +1,11 @@
 // The page: reads the data, keeps one state, and draws it. Every change goes through `update`.
 
-const LISTED = 300; // more examples than anyone reads down a list: search narrows it
+const LISTED = 300; // examples listed at most; search narrows the list
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
 const examples = data.examples.map(prepared);
 let state = parseState(location.hash, data.start);
-let hover = null; // {panel, row, column} under the pointer: shown, but not kept
+let hover = null; // {panel, row, column} under the pointer: shown, but not stored
 let frame = 0;
 let written = 0;
 
@@ -85,7 +85,7 @@ function draw() {
   state.row = clamp(state.row, [0, longest() - 1]);
   drawList();
   mark();
-  // Browsers refuse too many entries in a short time: write once things have settled.
+  // Browsers reject too many history entries in a short time: write after the last change.
   clearTimeout(written);
   written = setTimeout(() => history.replaceState(null, "", formatState(state)), 200);
 }
@@ -105,7 +105,7 @@ function mark() {
   $("numbers").replaceChildren(...numbersTable(named, row, column));
 }
 
-// Stepping speaks: a screen reader hears the row, or the cell.
+// Announce the row or the cell to screen readers after a step.
 function step(rows, columns) {
   const d = examples[state.example].source.length;
   state.row = clamp(state.row + rows, [0, longest() - 1]);
@@ -134,7 +134,7 @@ function drawList() {
   scrollToCurrent($("list"));
 }
 
-// Within the list alone: scrollIntoView would move the page, too.
+// Scroll only the list: scrollIntoView would also move the page.
 function scrollToCurrent(list) {
   const current = list.querySelector("[aria-current]")?.parentElement;
   if (!current) return;
@@ -171,7 +171,7 @@ function setTheme(theme) {
 function listen() {
   const another = (by) =>
     update({ example: clamp(state.example + by, [0, examples.length - 1]), row: 0, column: null });
-  // Followed as a link, it would replace the state in the address.
+  // Following it as a link would replace the state in the address.
   $("skip").onclick = (event) => (event.preventDefault(), $("stage").focus());
   $("theme").onclick = () => (
     setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"),

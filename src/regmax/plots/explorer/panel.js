@@ -1,4 +1,4 @@
-// One panel: a mapping, its strengths, and the heat map they give.
+// One panel: a mapping, its strengths, and the heat map.
 
 const SYMBOLS = { gamma: "γ", lam: "λ", p: "p" };
 const MEANINGS = {
@@ -94,7 +94,7 @@ class Panel {
     return { root: node("span", { className: "slider" }, label, range, number), range, number };
   }
 
-  // Browsers give a slider with step "any" no keys of its own that all agree on.
+  // Browsers differ in the keys of a slider with step "any".
   step(event, name, position) {
     const sizes = {
       ArrowRight: 0.02,
@@ -109,7 +109,7 @@ class Panel {
     this.change({ [name]: fromSlider(name, clamp(position + sizes[event.key], [0, 1])) });
   }
 
-  // Show a setting and what it gives; `content` is the panel of heatmap.js.
+  // Show a setting and its weights; `content` is the panel of heatmap.js.
   draw(setting, views, content, options) {
     this.content = content;
     this.mappings.select.value = setting.mapping;
@@ -137,7 +137,7 @@ class Panel {
     return this.figure.clientWidth || 480;
   }
 
-  // Mark a row, and the cell in it if there is one.
+  // Mark a row, and its cell if one is chosen.
   mark(row, column) {
     const clamped = Math.min(row, this.content.target.length - 1);
     this.figure.querySelectorAll(".marked").forEach((old) => old.classList.remove("marked"));

@@ -1,4 +1,4 @@
-// What the page shows, as one object, and that object in the address: a link opens what its sender saw.
+// The state of the page as one object, stored in the address: a link opens the view of its sender.
 
 const DEFAULTS = { gamma: 1, lam: 0.1, p: 1.5, view: 0 };
 const LIMITS = { gamma: [0.05, 20], lam: [0, 2], p: [1.01, 2] };
@@ -7,8 +7,7 @@ function clamp(value, [low, high]) {
   return Math.min(Math.max(value, low), high);
 }
 
-// "fusedmax,gamma=1,lam=0.1,view=0" as a panel's setting; what is missing or makes no sense takes its
-// default.
+// "fusedmax,gamma=1,lam=0.1,view=0" as a panel's setting; missing or invalid values take their defaults.
 function parseSetting(text, fallback) {
   const [mapping, ...pairs] = text.split(",");
   const setting = { ...DEFAULTS, mapping: mapping in MAPPINGS ? mapping : fallback };
@@ -52,14 +51,14 @@ function formatState(state) {
   return "#" + fields.toString().replaceAll("%2C", ",").replaceAll("%3D", "=");
 }
 
-// Sliders move evenly to the eye: gamma by ratios, lam finely near 0.
+// Sliders change gamma by constant ratios, and lam in finer steps near 0.
 const SCALES = {
   gamma: { to: (s) => 0.05 * 400 ** s, from: (gamma) => Math.log(gamma / 0.05) / Math.log(400) },
   lam: { to: (s) => 2 * s ** 3, from: (lam) => Math.cbrt(lam / 2) },
   p: { to: (s) => 1.01 + 0.99 * s, from: (p) => (p - 1.01) / 0.99 },
 };
 
-// Three significant digits: what the number field shows is exactly what is computed with.
+// Three significant digits: the number field shows exactly the value that is used.
 function fromSlider(name, position) {
   return clamp(Number(SCALES[name].to(position).toPrecision(3)), LIMITS[name]);
 }

@@ -1,7 +1,7 @@
-// What there is to see in a row of weights: its support, runs of equal neighbours, clusters of equal weights.
+// The structure of a row of weights: its support, segments of adjacent equal weights, clusters of equal weights.
 
-// The maximal pieces [start, stop) of neighbours with exactly the same weight. Deleted positions (null
-// scores) are pieces of their own kind: they have no weight, not weight zero.
+// The maximal ranges [start, stop) of adjacent exactly equal weights, zeros included. Deleted positions (null
+// scores) form separate ranges: they have no weight, which differs from weight zero.
 function runs(y, scores) {
   const pieces = [];
   for (let start = 0, stop; start < y.length; start = stop) {
@@ -13,8 +13,8 @@ function runs(y, scores) {
   return pieces;
 }
 
-// For every position the number of its cluster, 0, 1, ... from the largest weight; null where no other
-// position has exactly its weight, or where that is zero.
+// For every position the number of its cluster, 0, 1, ... from the largest weight; null if no other position
+// has exactly its weight, or if the weight is zero.
 function clusters(y) {
   const count = new Map();
   for (const weight of y) count.set(weight, (count.get(weight) ?? 0) + 1);
@@ -24,8 +24,8 @@ function clusters(y) {
   return y.map((weight) => (shared.includes(weight) ? shared.indexOf(weight) : null));
 }
 
-// Groups of positions that share a nonzero weight: runs, or clusters where the mapping makes those; largest
-// sum first.
+// The groups of positions that share a nonzero weight: clusters if the mapping makes them, segments otherwise;
+// largest sum first.
 function groups(y, scores, clustered) {
   const places = new Map();
   runs(y, scores).forEach(({ start, stop, weight }) => {
@@ -46,19 +46,19 @@ function entropy(y) {
   return -total(y.map((weight) => (weight > 0 ? weight * Math.log(weight) : 0)));
 }
 
-// A weight for reading: zero is exact and says so, and nothing else rounds to it.
+// A weight as text: exact zeros are shown as such, and no other weight rounds to zero.
 function formatWeight(weight, digits = 3) {
   if (weight === 0) return "0";
   return weight < 0.5 * 10 ** -digits ? weight.toExponential(0) : weight.toFixed(digits);
 }
 
-// Hebrew, Arabic and their kin, by the first letter that has a direction.
+// Right-to-left scripts such as Hebrew and Arabic, recognised by the first letter that has a direction.
 function isRightToLeft(tokens) {
   const letters = tokens.join(" ").match(/\p{L}/gu) ?? [];
   return letters.length > 0 && /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]/u.test(letters[0]);
 }
 
-// Marks that keep a right-to-left word from reordering what stands beside it.
+// Marks that keep a right-to-left word from reordering its surroundings.
 function isolated(token) {
   return isRightToLeft([token]) ? `\u2068${token}\u2069` : token;
 }
