@@ -51,19 +51,19 @@ def changed(**changes: Any) -> dict[str, Any]:
         ),
         (
             changed(scores=[[1, "x"]]),
-            "`examples[0].scores[0][1]` must be a number, or null where it is masked. Got 'x'.",
+            "`examples[0].scores[0][1]` must be a number, or null if it is masked. Got 'x'.",
         ),
         (
             changed(scores=[[1, True]]),
-            "`examples[0].scores[0][1]` must be a number, or null where it is masked. Got True.",
+            "`examples[0].scores[0][1]` must be a number, or null if it is masked. Got True.",
         ),
         (
             changed(scores=[[math.nan, 1]]),
-            "`examples[0].scores[0][0]` must be finite, or null where it is masked. Got nan.",
+            "`examples[0].scores[0][0]` must be finite, or null if it is masked. Got nan.",
         ),
         (
             changed(scores=[[1, math.inf]]),
-            "`examples[0].scores[0][1]` must be finite, or null where it is masked. Got inf.",
+            "`examples[0].scores[0][1]` must be finite, or null if it is masked. Got inf.",
         ),
         (changed(views=[]), "`examples[0].views` is empty"),
         (

@@ -1,6 +1,6 @@
-"""Looking at attention: the paper's figures, and an interactive page.
+"""Pictures of attention: the paper's figures, and an interactive page.
 
-Figures need matplotlib (`pip install 'regmax[plots]'`), the page needs nothing.
+Figures need matplotlib (`pip install 'regmax[plots]'`); the page has no requirements.
 """
 
 from regmax.plots.curves import mapping_curves

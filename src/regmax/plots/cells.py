@@ -1,4 +1,4 @@
-"""What a heat map draws in a row of weights: one piece for every run of exactly equal neighbours, and clusters."""
+"""The cells of a heat map: one rectangle per range of adjacent exactly equal weights, and clusters."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Weights = NDArray[Any]
 
 @dataclass(frozen=True)
 class Run:
-    """Neighbours start, ..., stop - 1 of a row that have exactly the same weight."""
+    """Positions start, ..., stop - 1 of a row, which have exactly the same weight: a segment, or zeros."""
 
     row: int
     start: int
@@ -22,7 +22,7 @@ class Run:
 
 
 def runs(weights: Weights) -> Iterator[Run]:
-    """The runs of every row, from left to right; NaN marks deleted positions, which belong to none.
+    """The ranges of equal weights in every row, from left to right; NaN marks deleted positions, which are skipped.
 
     Example:
         >>> [(run.start, run.stop, run.weight) for run in runs(np.array([[0.4, 0.4, 0.2, np.nan, 0.0, 0.0]]))]
@@ -30,7 +30,7 @@ def runs(weights: Weights) -> Iterator[Run]:
     """
     for row, y in enumerate(weights.tolist()):
         start = 0
-        # NaN differs from itself: a key that is equal for neighbours on both sides of the question "deleted?".
+        # NaN differs from itself, so the key of a deleted position must be another value.
         for weight, run in groupby(None if value != value else value for value in y):
             stop = start + len(list(run))
             if weight is not None:
@@ -39,7 +39,7 @@ def runs(weights: Weights) -> Iterator[Run]:
 
 
 def clusters(y: Weights) -> list[list[int]]:
-    """The positions that share a nonzero weight with another, one list per weight, from the largest weight.
+    """The clusters of two or more positions, one list per weight, from the largest weight.
 
     Example:
         >>> clusters(np.array([0.1, 0.3, 0.1, 0.2, 0.3, 0.0]))

@@ -1,4 +1,4 @@
-"""Small charts as SVG for the report: they take the page's colours, in the light and in the dark."""
+"""Small SVG charts for the report, in the page's colours, light and dark."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ Point = tuple[float, float]
 
 
 def line_chart(title: str, series: Mapping[str, Sequence[Point]], *, x_label: str) -> str:
-    """Lines through points, named beside them in the order in which they end.
+    """Lines through points, labelled at their right ends.
 
     Example:
         >>> chart = line_chart("accuracy", {"softmax": [(1, 0.4), (2, 0.7)]}, x_label="epoch")
@@ -38,7 +38,7 @@ def line_chart(title: str, series: Mapping[str, Sequence[Point]], *, x_label: st
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Round numbers, a few, of which the first is at most `low` and the last at least `high`.
+    """A few round numbers; the first is at most `low` and the last at least `high`.
 
     Example:
         >>> ticks(55.3, 100.0), ticks(0.0179, 2.49)
@@ -48,12 +48,12 @@ def ticks(low: float, high: float) -> list[float]:
     power = 10.0 ** math.floor(math.log10(rough))
     step = power * next(factor for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    # By way of text: 3 * 0.1 would be 0.30000000000000004.
+    # Rounded through text: 3 * 0.1 would be 0.30000000000000004.
     return [float(f"{step * k:.9g}") for k in range(first, max(last, first + 1) + 1)]
 
 
 def bar_chart(title: str, values: Mapping[str, float]) -> str:
-    """A bar for each value, from zero.
+    """One bar per value, from zero.
 
     Example:
         >>> bar_chart("speed", {"softmax": 1.0, "fusedmax": 0.9}).count("<rect")
@@ -97,7 +97,7 @@ def _line(name: str, places: Sequence[Point]) -> str:
 
 
 def _names(ends: Mapping[str, float]) -> list[str]:
-    """The lines' names at the height of their ends, pushed apart where they would overlap."""
+    """The lines' names at the height of their ends, moved apart if they would overlap."""
     order = sorted(ends, key=lambda name: ends[name])
     heights: list[float] = []
     for name in order:
@@ -110,6 +110,6 @@ def _names(ends: Mapping[str, float]) -> list[str]:
 
 
 def _colour(name: str) -> str:
-    """A mapping's own colour; black would vanish in the dark."""
+    """A mapping's colour; black would be invisible in the dark palette."""
     colour = LINES.get(name.split(",")[0], ("#888888", ""))[0]
     return "#888888" if colour == "#000000" else colour

@@ -1,7 +1,7 @@
 """The colours of the figures: those of the page, in its light palette.
 
-Lightness alone tells weights apart, and zero is lighter than any weight: the scale reads the same to the colour blind
-and on a grey printer.
+Weights differ only in lightness, and zero is lighter than any weight, so colour-blind readers and greyscale prints lose
+nothing.
 """
 
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ ON_LOW: str = _LIGHT["onLow"]
 ON_HIGH: str = _LIGHT["onHigh"]
 TURN: float = _LIGHT["turn"]  # the share of the scale from which text on a cell is light
 
-# Wong's eight colours (Nature Methods, 2011), which the colour blind can tell apart; lines differ in their dashes, too.
+# Wong's eight colours (Nature Methods, 2011), which colour-blind readers can distinguish; lines also differ in dashes.
 LINES = {
     "softmax": ("#000000", (0, (1, 1))),
     "sparsemax": ("#0072b2", (0, (5, 1.5))),
@@ -29,7 +29,7 @@ LINES = {
 
 
 def weight_colours() -> "LinearSegmentedColormap":
-    """The colour map of weights; not registered anywhere."""
+    """The colour map of weights; it is not registered with matplotlib."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("regmax", _LIGHT["ramp"])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_ZOOM = ((-1.35, -0.55), (-0.012, 0.16))  # where sq-pnorm-max and sparsemax reach zero, each in its own way
+_ZOOM = ((-1.35, -0.55), (-0.012, 0.16))  # the region in which sq-pnorm-max and sparsemax reach zero
 OMEGAS: dict[str, Regularizer] = {
     "softmax": NegativeEntropy(),
     "sparsemax": SquaredNorm(),
@@ -31,10 +31,10 @@ def mapping_curves(
     reach: float = 2.5,
     axes: "Sequence[Axes] | None" = None,
 ) -> "Figure":
-    r"""Draw max_Omega([t, 0]) and Pi_Omega([t, 0])_1 over t, as the paper's Figure 2 does.
+    r"""Draw max_Omega([t, 0]) and Pi_Omega([t, 0])_1 over t, like the paper's Figure 2.
 
-    max_Omega is shown up to a constant, gamma Omega(1, 0): then every curve is at least the maximum, and meets it where
-    the weights are one and zero. oscarmax is left out because in two dimensions it is fusedmax.
+    max_Omega is shown up to a constant, gamma Omega(1, 0): every curve is then at least the maximum, and equals it if
+    the weights are one and zero. oscarmax is omitted because it equals fusedmax in two dimensions.
 
     Args:
         omegas: regularizers by the name of their mapping; by default softmax, sparsemax, sq-pnorm-max and fusedmax.
@@ -72,13 +72,13 @@ def mapping_curves(
 
 
 def _lifted_max(omega: Regularizer, x: NDArray[Any], gamma: float) -> NDArray[Any]:
-    """max_Omega plus gamma Omega at a corner of the simplex."""
+    """max_Omega plus gamma Omega at a vertex of the simplex."""
     corner = omega.value(np.array([1.0, 0.0]))
     return np.asarray(regularized_max(omega, x, gamma=gamma) + gamma * corner)
 
 
 def _style(name: str, number: int) -> dict[str, Any]:
-    """A mapping's own colour and dashes; for a name of the caller's, one of a cycle."""
+    """A mapping's colour and dashes; for other names, the next of a cycle."""
     colour, dashes = LINES.get(name, (f"C{number}", "solid"))
     return {"color": colour, "linestyle": dashes, "linewidth": 1.7, "label": name}
 

@@ -20,7 +20,7 @@ Scores = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class View:
-    """One matrix of scores over the source: a head, say, or one of several models, which writes its own target.
+    """One matrix of scores over the source: a head, or one of several models with its own target.
 
     Example:
         >>> view = View("head 1", ("der", "Hund"), np.array([[2.0, 0.0], [0.0, 1.0]]), Setting("sparsemax"))
@@ -31,7 +31,7 @@ class View:
     name: str
     target: tuple[str, ...]
     scores: Scores  # (target, source); -inf is deleted
-    mapping: Setting | None = None  # what the model was trained with
+    mapping: Setting | None = None  # the mapping that the model was trained with
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Example:
 
     @property
     def title(self) -> str:
-        """The name, or the sentence itself."""
+        """The name, or the source sentence."""
         return self.name or " ".join(self.source).replace(f" {JOINER}", "")
 
 
 @dataclass(frozen=True)
 class Examples:
-    """What a page or a picture is made of; `start` are the mappings that are shown first.
+    """The content of a page or a picture; `start` are the mappings that are shown first.
 
     Example:
         >>> example = Example(("the", "dog"), (View("", ("der", "Hund"), np.eye(2)),))
@@ -70,7 +70,7 @@ class Examples:
 
 
 class FormatError(ValueError):
-    """A file is not what docs/explorer-format.md describes; the message says where.
+    """A file does not have the format of docs/explorer-format.md; the message names the place.
 
     Example:
         >>> parse_examples([{"source": ["a", "b"], "target": ["c"], "scores": [[1.0]]}])
@@ -84,7 +84,7 @@ def read_examples(path: Path | str) -> Examples:
     """Read a JSON file of sentences and scores.
 
     Raises:
-        FormatError: naming the place in the file and what belongs there.
+        FormatError: the message names the place in the file and the requirement.
 
     Example:
         >>> import tempfile
@@ -118,7 +118,7 @@ def demo_examples() -> Examples:
 
 
 def parse_examples(content: Any) -> Examples:
-    """Check and convert what a JSON file contains.
+    """Check and convert the content of a JSON file.
 
     Example:
         >>> one = {"source": ["a", "b"], "target": ["c"], "scores": [[1, None]]}
@@ -187,9 +187,9 @@ def _score(number: Any, place: str) -> float:
     if number is None:
         return -math.inf
     if isinstance(number, bool) or not isinstance(number, int | float):
-        raise FormatError(f"`{place}` must be a number, or null where it is masked. Got {number!r}.")
+        raise FormatError(f"`{place}` must be a number, or null if it is masked. Got {number!r}.")
     if math.isnan(number) or number == math.inf:
-        raise FormatError(f"`{place}` must be finite, or null where it is masked. Got {number}.")
+        raise FormatError(f"`{place}` must be finite, or null if it is masked. Got {number}.")
     return float(number)
 
 

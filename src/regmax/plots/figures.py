@@ -1,4 +1,4 @@
-"""Making figures without pyplot, so that nothing global changes, and reading arrays of any kind."""
+"""Create figures without pyplot, so that no global state changes, and read arrays of any kind."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """A figure that no window and no list of figures knows of, with its parts laid out clear of each other."""
+    """A figure outside pyplot's list of figures, with a layout in which its parts do not overlap."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -20,7 +20,7 @@ def new_figure(width: float, height: float) -> "Figure":
 
 
 def figure_of(axes: "Axes") -> "Figure":
-    """The figure that axes belong to, also where they are in a subfigure of it."""
+    """The figure that axes belong to, also if they are in a subfigure."""
     return axes.figure.figure
 
 

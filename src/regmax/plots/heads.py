@@ -1,4 +1,4 @@
-"""The heads of a transformer at a glance: a small heat map for each layer and head."""
+"""All heads of a transformer in one figure: a small heat map per layer and head."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,13 +25,13 @@ def attention_heads(
 
     Args:
         attentions: (layers, heads, target, source), or a sequence of one array or tensor (heads, target, source) per
-            layer; a batch dimension of size 1, as transformers returns it, is dropped. NaN where a position is masked.
+            layer; a batch dimension of size 1, as transformers returns it, is dropped. NaN marks masked positions.
         layers: which layers, counted from 0; by default all.
         heads: which heads; by default all.
         largest: the weight of the darkest colour.
 
     Returns:
-        The figure. Above each head stands the share of its weights that are exactly zero.
+        The figure. The title of each head is the share of its weights that are exactly zero.
 
     Example:
         >>> import numpy as np, regmax
@@ -68,7 +68,7 @@ def _layer(attention: Any, number: int) -> NDArray[np.float64]:
 
 
 def _draw(axes: "Axes", y: NDArray[np.float64], largest: float) -> Any:
-    """An image, not rectangles: at this size there is no room for borders, and equal cells are equal colours."""
+    """An image, not rectangles: at this size there is no room for borders, and equal cells have equal colours."""
     axes.set_facecolor("white")
     zeros = np.ma.masked_where(y != 0, y)
     grey = _one_colour(colours.ZERO)

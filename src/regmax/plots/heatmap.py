@@ -1,7 +1,7 @@
 """Attention weights as heat maps, in the convention of the paper's Figures 1, 3 and 4.
 
-Exact zeros are grey. A run of neighbours with exactly equal weight is one rectangle, so there is no border inside it.
-Members of a cluster of oscarmax carry the same bullet. Deleted positions (NaN) are left blank.
+Exact zeros are grey. A segment is one rectangle, so there is no border between its exactly equal weights. The members
+of an oscarmax cluster carry the same bullet. Deleted positions (NaN) are blank.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from matplotlib.collections import PolyCollection
     from matplotlib.figure import Figure
 
-_BULLETS = "oDs^"  # filled, then hollow: eight clusters of a row before a bullet is used again
+_BULLETS = "oDs^"  # filled, then hollow: eight clusters per row before a bullet repeats
 _CELL = 0.3  # inches
 _WIDEST = 24.0  # inches: longer sentences get narrower cells
-_MANY = 20_000  # rectangles, above which a vector file would be unwieldy
+_MANY = 20_000  # rectangles; with more, a vector file would be too large
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One heat map of several over the same source: weights (target, source), and the words they belong to.
+    """One of several heat maps over the same source: weights (target, source), and the target words.
 
     Example:
         >>> import numpy as np
@@ -42,7 +42,7 @@ class Panel:
     target_tokens: Sequence[str]
     title: str = ""
     clustered: bool | Sequence[bool] = (
-        False  # mark exactly equal weights of all rows, or some, by bullets: for oscarmax
+        False  # mark exactly equal weights by bullets, in all rows or some: for oscarmax
     )
 
 
@@ -58,19 +58,19 @@ def attention_heatmap(
     right_to_left: bool | None = None,
     ax: "Axes | None" = None,
 ) -> "Figure":
-    """Draw attention weights: a row for each target token, a column for each source token.
+    """Draw attention weights: one row per target token, one column per source token.
 
     Args:
-        weights: array or tensor (target, source); NaN where a position is masked.
-        source_tokens: the columns' labels; subword pieces are told by their vocabulary's marks.
+        weights: array or tensor (target, source); NaN marks masked positions.
+        source_tokens: the columns' labels; subwords are recognised by their vocabulary's marks.
         target_tokens: the rows' labels.
-        title: stands above.
-        clustered: mark weights that are exactly equal, wherever in their row, by distinct bullets: for oscarmax; in all
-            rows, or as a list says for each.
-        annotate: write the numbers, one per run, but for weights that have a bullet.
-        largest: the weight of the darkest colour; by default the largest there is.
-        right_to_left: whether the source runs from right to left; by default as its first letter does.
-        ax: axes to draw into, without a scale beside them; by default those of a new figure.
+        title: the title above the heat map.
+        clustered: mark the clusters of a row by distinct bullets, for oscarmax: in all rows, or in those that a list of
+            booleans selects.
+        annotate: write the numbers, one per rectangle, except for weights with a bullet.
+        largest: the weight of the darkest colour; by default the largest weight.
+        right_to_left: whether the source runs from right to left; by default decided by its first letter.
+        ax: axes to draw into, without a colour bar; by default those of a new figure.
 
     Returns:
         The figure: `figure.savefig("attention.pdf")`.
@@ -100,15 +100,15 @@ def attention_panels(
     largest: float | None = None,
     right_to_left: bool | None = None,
 ) -> "Figure":
-    """Draw several heat maps over one source on one scale, side by side: one per mapping, say.
+    """Draw several heat maps over one source on one scale, side by side, for example one per mapping.
 
     Args:
-        panels: what to draw; each has its own target tokens, as different models write different sentences.
+        panels: the heat maps; each has its own target tokens, because different models write different sentences.
         source_tokens: the columns' labels.
-        columns: how many stand side by side; by default as many as a page bears.
-        annotate: write the numbers, one per run, but for weights that have a bullet.
-        largest: the weight of the darkest colour; by default the largest there is.
-        right_to_left: whether the source runs from right to left; by default as its first letter does.
+        columns: how many are side by side; by default as many as fit on a page.
+        annotate: write the numbers, one per rectangle, except for weights with a bullet.
+        largest: the weight of the darkest colour; by default the largest weight.
+        right_to_left: whether the source runs from right to left; by default decided by its first letter.
 
     Returns:
         The figure.
@@ -131,7 +131,7 @@ def attention_panels(
     scale = largest or _largest(panels)
     for k, (ax, panel) in enumerate(zip(grid, panels, strict=True)):
         drawn = _draw(ax, panel, source_tokens, scale, annotate, right_to_left)
-        # The same words again need not be read again.
+        # Identical row labels are not repeated.
         if k % columns and list(panel.target_tokens) == list(panels[k - 1].target_tokens):
             ax.tick_params(axis="y", labelleft=False)
     bar = figure.colorbar(drawn, ax=grid, shrink=0.6, pad=0.01, aspect=18, anchor=(0, 0))
@@ -141,7 +141,7 @@ def attention_panels(
 
 
 def _grid(panels: Sequence[Panel], width: float, columns: int) -> "tuple[Figure, list[Axes]]":
-    """A figure with an axes for each panel, in rows of `columns`, cells as tall as wide where there is room."""
+    """A figure with one axes per panel, in rows of `columns`, with square cells if there is room."""
     rows = [panels[k : k + columns] for k in range(0, len(panels), columns)]
     cell = min(max(width / max(len(panels[0].weights[0]), 1), 0.2), _CELL)
     heights = [max(cell * max(len(panel.target_tokens) for panel in row), 0.35) for row in rows]
@@ -193,7 +193,7 @@ def _draw(
 
 
 def _draw_runs(ax: "Axes", pieces: list[Run], scale: float) -> "PolyCollection":
-    """Zeros in one collection and weights in another: a rectangle for each run."""
+    """One rectangle per range of equal weights: zeros in one collection, weights in another."""
     from matplotlib.collections import PolyCollection
 
     zeros = [_rectangle(run) for run in pieces if run.weight == 0]
@@ -210,12 +210,12 @@ def _draw_runs(ax: "Axes", pieces: list[Run], scale: float) -> "PolyCollection":
 
 
 def _rectangle(run: Run) -> list[tuple[float, float]]:
-    top, bottom = run.row + 0.04, run.row + 0.96  # rows are apart: only neighbours in a row can be fused
+    top, bottom = run.row + 0.04, run.row + 0.96  # a gap: only neighbours within a row are fused
     return [(run.start, top), (run.stop, top), (run.stop, bottom), (run.start, bottom)]
 
 
 def _bullets(panel: Panel) -> Iterator[tuple[int, int, list[int]]]:
-    """The clusters of the rows that have any: the row, the cluster's number in it, and its places."""
+    """The clusters of all rows: the row, the cluster's number in it, and its positions."""
     rows = [panel.clustered] * len(panel.weights) if isinstance(panel.clustered, bool) else panel.clustered
     for row, (clustered, y) in enumerate(zip(rows, panel.weights, strict=True)):
         if clustered:

@@ -1,4 +1,4 @@
-"""Tokens as tick labels: as large as fits, slanted where long, and only the important ones where there are too many."""
+"""Tokens as tick labels: as large as fits, slanted if long, and only the important ones if there are too many."""
 
 import math
 import unicodedata
@@ -30,7 +30,7 @@ def label_columns(axes: "Axes", tokens: Sequence[str], importance: NDArray[Any],
 
 
 def label_rows(axes: "Axes", tokens: Sequence[str], fonts: list[str]) -> None:
-    """Write the target tokens beside the rows."""
+    """Write the target tokens next to the rows."""
     step = _points(axes)[1] / len(tokens)
     size = _size(step)
     shown = range(0, len(tokens), math.ceil(1.15 * size / step))
@@ -62,5 +62,5 @@ def _chosen(importance: NDArray[Any], apart: int) -> list[int]:
 
 
 def _width(token: str) -> float:
-    """About how many times its size a token is wide."""
+    """The approximate width of a token in multiples of the font size."""
     return sum(1.05 if unicodedata.east_asian_width(letter) in "WF" else 0.62 for letter in shortened(token))

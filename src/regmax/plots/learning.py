@@ -1,4 +1,4 @@
-"""How runs of the experiments learned: the development score after each epoch."""
+"""Learning curves of training runs: the development score after each epoch."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# What the table shows of a task, where it was measured in training; every task has its accuracy.
+# The score of the task's table, if it was measured in training; every task has an accuracy.
 _SCORES = ("dev BLEU", "dev ROUGE-1 f1", "dev accuracy")
-_MARKERS = dict(zip(LINES, "osD^v", strict=True))  # with the colour: what tells mappings apart in print
+_MARKERS = dict(zip(LINES, "osD^v", strict=True))  # distinguish mappings in print, together with the colour
 
-# By what helped a run learn: scores scaled or not, gamma annealed or not.
+# By training aid: scores scaled or not, gamma annealed or not.
 _DASHES: dict[tuple[bool, bool], Any] = {
     (True, True): "solid",
     (True, False): (0, (4, 2)),
@@ -29,11 +29,11 @@ _DASHES: dict[tuple[bool, bool], Any] = {
 def learning_curves(
     folders: Sequence[Path | str], *, score: str | None = None, ax: "Axes | None" = None
 ) -> "Figure":
-    """Draw a development score against the epoch, a line for each run.
+    """Draw a development score against the epoch, one line per run.
 
-    Lines are dashed where gamma was not annealed, dash-dotted where the scores were not scaled, dotted where
-    neither was done. Runs that are still training are drawn as far as they are. Runs that differ in their seed
-    alone look alike and have one entry in the legend.
+    Lines are dashed if gamma was not annealed, dash-dotted if the scores were not scaled, and dotted if neither
+    was done. Runs that are still training are drawn up to their last epoch. Runs that differ only in their seed
+    look the same and have one entry in the legend.
 
     Args:
         folders: the runs' folders, all of one task on the same data.
@@ -48,7 +48,7 @@ def learning_curves(
         >>> import json, tempfile
         >>> history = [{"epoch": 1, "dev BLEU": 21.0}, {"epoch": 2, "dev BLEU": 27.5}]
         >>> content = {"config": {"mapping": "softmax", "gamma": 1.0}, "examples": [], "history": history}
-        >>> with tempfile.TemporaryDirectory() as folder:  # what `regmax train` leaves there
+        >>> with tempfile.TemporaryDirectory() as folder:  # the files that `regmax train` writes
         ...     for name, value in content.items():
         ...         _ = Path(folder, f"{name}.json").write_text(json.dumps(value))
         ...     learning_curves([folder]).axes[0].get_ylabel()

@@ -1,8 +1,8 @@
-"""The attention scores of a transformers model that lies in a local folder.
+"""The attention scores of a transformers model in a local folder.
 
-A mapping of this library depends on a row of scores only up to a constant, and softmax's weights y determine the scores
-up to a constant: x = log y + const. So the scores are read off the weights that every model returns when asked, by
-whatever way it computes them.
+A mapping depends on a row of scores only up to a constant, and softmax's weights y determine the scores up to a
+constant: x = log y + const. So the scores are computed from the weights, which every model can return, however it
+computes attention.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,25 +16,25 @@ from regmax.plots.examples import Example, Examples, View
 from regmax.plots.settings import Setting
 from regmax.plots.text import readable
 
-# Models compute softmax in float32 even where the rest is float64: below its smallest number lies only "far away".
+# Models compute softmax in float32 even if the rest is float64: weights below float32's smallest number are zero.
 _FAR = float(np.log(np.finfo(np.float32).smallest_subnormal))
 
-LONGEST = 128  # tokens that an encoder-decoder writes
+LONGEST = 128  # tokens that an encoder-decoder generates at most
 
 
 def model_examples(folder: Path | str, texts: Sequence[str]) -> Examples:
-    """The attention of a model over `texts`: a view for every layer and head.
+    """The attention of a model over `texts`: one view per layer and head.
 
-    An encoder or a decoder attends to the text itself. A model with both writes its own output (greedily), which
-    attends to the text.
+    An encoder or a decoder attends to the text itself. An encoder-decoder generates its output greedily, which attends
+    to the text.
 
     Args:
         folder: a local folder with a model and its tokenizer, as `save_pretrained` writes them.
         texts: one or more sentences.
 
     Raises:
-        ImportError: where transformers is not installed.
-        FileNotFoundError: where there is no such folder; nothing is downloaded.
+        ImportError: transformers is not installed.
+        FileNotFoundError: the folder does not exist; nothing is downloaded.
 
     Example:
         >>> examples = model_examples("my-bert", ["A sentence."])  # doctest: +SKIP
@@ -76,7 +76,7 @@ def _self_attention(model: Any, tokenizer: Any, text: str) -> Example:
 def _cross_attention(model: Any, tokenizer: Any, text: str) -> Example:
     inputs = tokenizer(text, return_tensors="pt")
     written = model.generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=LONGEST)
-    # Position i has read the output up to i and writes i + 1: the row belongs to the word that is written.
+    # Position i has read the output up to i and predicts i + 1: the row belongs to the predicted word.
     outputs = model(**inputs, decoder_input_ids=written[:, :-1], output_attentions=True)
     source, target = (_tokens(tokenizer, ids) for ids in (inputs["input_ids"][0], written[0, 1:]))
     return Example(source, tuple(_views(outputs.cross_attentions, target)), name=text)
@@ -95,7 +95,7 @@ def _views(attentions: Sequence[Any], target: tuple[str, ...]) -> Iterator[View]
 
 
 def scores_of(y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scores whose softmax is y, (target, source), to seven digits; what a causal model never looks at is -inf.
+    """Scores whose softmax is y, (target, source), to seven digits; positions masked by a causal model are -inf.
 
     Example:
         >>> scores_of(np.array([[1.0, 0.0], [0.25, 0.75]])).tolist()

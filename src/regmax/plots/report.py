@@ -12,14 +12,14 @@ from regmax.plots.explorer import explorer_page
 from regmax.plots.runs import Run, read_runs, run_examples
 
 _TERMS = (
-    "Means over the rows of attention weights. Support: weights that are not exactly zero. Segments: runs of "
-    "neighbours of one nonzero weight. Clusters: distinct nonzero weights. Precision and recall: of the support, "
-    "against the source words that a target word stands for, where they are known; mass: the weight on them."
+    "Means over the rows of attention weights. Support: weights that are not exactly zero. Segments: maximal sequences "
+    "of adjacent equal nonzero weights. Clusters: distinct nonzero weights. Precision and recall: of the support, "
+    "relative to the source words that a target word stands for, if known; mass: the weight on them."
 )
 
 
 class TableLike(Protocol):
-    """A table of the experiments: for each mapping cells with a mean, a deviation, and whether it is the best."""
+    """A table of the experiments: for each mapping, cells with a mean, a deviation, and whether it is the best."""
 
     @property
     def title(self) -> str: ...
@@ -41,8 +41,8 @@ def write_report(
     Args:
         folders: the runs' folders; their `history.json`, `examples.json` and `config.json` are read.
         path: the HTML file to write.
-        tables: what `regmax.experiments.tables.tables` returns for these runs.
-        speeds: training speed as a ratio to softmax by name; by default that of the runs' own epochs.
+        tables: the result of `regmax.experiments.tables.tables` for these runs.
+        speeds: training speed relative to softmax by name; by default computed from the runs' epochs.
 
     Returns:
         The path.
@@ -52,7 +52,7 @@ def write_report(
         >>> one = {"source": ["a", "b"], "target": ["c"], "scores": [[1.0, 0.5]]}
         >>> config = {"mapping": "fusedmax", "gamma": 1.0, "lam": 0.2, "p": 1.5}
         >>> content = {"config": config, "examples": [one], "history": []}
-        >>> with tempfile.TemporaryDirectory() as folder:  # what `regmax train` leaves there
+        >>> with tempfile.TemporaryDirectory() as folder:  # the files that `regmax train` writes
         ...     for name, value in content.items():
         ...         _ = Path(folder, f"{name}.json").write_text(json.dumps(value))
         ...     write_report([folder], Path(folder, "report.html")).name
@@ -74,7 +74,7 @@ def write_report(
 
 
 def _short_names(runs: Sequence[Run]) -> list[Run]:
-    """The mapping alone, where that tells the runs apart."""
+    """Name each run by its mapping only, if that distinguishes the runs."""
     mappings = [run.setting.mapping for run in runs]
     return [
         replace(run, name=name) if mappings.count(name) == 1 else run
@@ -111,7 +111,7 @@ def _charts(runs: Sequence[Run], speeds: Mapping[str, float]) -> str:
 
 
 def _speeds(runs: Sequence[Run]) -> dict[str, float]:
-    """Words per second of each run, over softmax's; none where softmax was not trained."""
+    """Words per second of each run relative to softmax; empty if there is no softmax run."""
     speed = {run.name: _mean(run, "words per second") for run in runs if run.history}
     softmax = [speed[run.name] for run in runs if run.setting.mapping == "softmax" and run.name in speed]
     return {name: value / fmean(softmax) for name, value in speed.items()} if softmax else {}

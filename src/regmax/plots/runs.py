@@ -1,7 +1,7 @@
-"""Run folders of the experiments, read as plain files: sentences with their attention, and how training went.
+"""Run folders of the experiments, read as plain files: sentences with their attention, and the training history.
 
-Of a run's files these are read: `config.json` (the mapping and its strengths), `examples.json` (a list of examples in
-the form of docs/explorer-format.md) and `history.json` (the scores after each epoch).
+These files of a run are read: `config.json` (the mapping and its strengths), `examples.json` (a list of examples in
+the format of docs/explorer-format.md) and `history.json` (the scores after each epoch).
 """
 
 import json
@@ -16,29 +16,29 @@ from regmax.plots.settings import PARAMETERS, Setting
 
 @dataclass(frozen=True)
 class Run:
-    """What the pictures need of a run."""
+    """The data of a run that the pictures need."""
 
     folder: Path
-    name: str  # the mapping, with the seed where several runs share it
+    name: str  # the mapping, with the seed if several runs share it
     setting: Setting
     history: tuple[dict[str, float], ...]
     task: str = ""
-    test: tuple[str, ...] = ()  # its files
-    annealed: bool = True  # gamma fell to its value in training; softmax has no need of it
-    scaled: bool = True  # scores were divided by sqrt(hidden), or not dot products at all
+    test: tuple[str, ...] = ()  # the test files
+    annealed: bool = True  # gamma was lowered to its value during training; softmax does not need this
+    scaled: bool = True  # scores were divided by sqrt(hidden), or are not dot products
 
     @property
     def label(self) -> str:
-        """The mapping, and what was not done to help it learn."""
+        """The mapping, and the training aids that were switched off."""
         lacks = [(self.scaled, "raw scores"), (self.annealed, "not annealed")]
         return ", ".join([self.setting.label, *(text for done, text in lacks if not done)])
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
-    """Read how runs were made and how training went.
+    """Read the configurations and histories of runs.
 
     Raises:
-        FormatError: naming the file and what is wrong with it.
+        FormatError: the message names the file and the problem.
     """
     configs = [_json(folder / "config.json") for folder in folders]
     settings = [_setting(config, folder) for config, folder in zip(configs, folders, strict=True)]
@@ -56,16 +56,16 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
 
 
 def run_examples(folders: Sequence[Path | str]) -> Examples:
-    """The test sentences of one or more runs: those of the same source are views of one example.
+    """The test sentences of one or more runs; sentences with the same source are views of one example.
 
-    So the models of several mappings stand side by side, each with the words that it wrote.
+    So the models of several mappings can be compared side by side, each with its own output.
 
     Example:
         >>> import json, tempfile
         >>> one = {"source": ["a", "b"], "target": ["c"], "scores": [[1.0, 0.5]]}
         >>> config = {"mapping": "fusedmax", "gamma": 1.0, "lam": 0.2, "p": 1.5}
         >>> content = {"config": config, "examples": [one], "history": []}
-        >>> with tempfile.TemporaryDirectory() as folder:  # what `regmax train` leaves there
+        >>> with tempfile.TemporaryDirectory() as folder:  # the files that `regmax train` writes
         ...     for name, value in content.items():
         ...         _ = Path(folder, f"{name}.json").write_text(json.dumps(value))
         ...     print(run_examples([folder]).examples[0].views[0].name)
@@ -85,7 +85,7 @@ def run_examples(folders: Sequence[Path | str]) -> Examples:
 
 
 def _start(views: Sequence[View]) -> tuple[Setting, Setting]:
-    """Begin with the first model beside fusedmax's, or beside the last one, each under its own mapping."""
+    """Start with the first model next to fusedmax's, or else the last one, each under its own mapping."""
     known = [view.mapping for view in views if view.mapping is not None]
     fused = [setting for setting in known[1:] if setting.mapping == "fusedmax"]
     return known[0], [*fused, known[-1]][0]

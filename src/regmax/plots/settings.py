@@ -1,4 +1,4 @@
-"""A mapping with its strengths, as one writes it on a command line: `fusedmax,lam=0.1`."""
+"""A mapping with its strengths, as written on a command line: `fusedmax,lam=0.1`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -60,17 +60,17 @@ class Setting:
 
     @property
     def label(self) -> str:
-        """The mapping and the strengths that matter: gamma only where it is not 1."""
+        """The mapping and its strengths; gamma only if it is not 1."""
         shown = {name: value for name, value in self.parameters.items() if (name, value) != ("gamma", 1.0)}
         return ", ".join([self.mapping, *(f"{_SYMBOLS[name]} = {value:g}" for name, value in shown.items())])
 
     @property
     def clustered(self) -> bool:
-        """Whether equal weights belong together wherever they are."""
+        """Whether equal weights form clusters rather than segments."""
         return self.mapping == "oscarmax"
 
     def __call__(self, scores: NDArray[Any]) -> NDArray[np.float64]:
-        """The weights of every row; NaN where a score is deleted (-inf), which is not the same as weight zero."""
+        """The weights of every row; NaN if a score is deleted (-inf), which differs from weight zero."""
         scores = np.asarray(scores, np.float64)
         y = MAPPINGS[self.mapping](scores, **self.parameters)
         return np.where(np.isneginf(scores), np.nan, y)

@@ -28,15 +28,15 @@ def mapping_surfaces(
     reach: float = 2.5,
     points: int = 49,
 ) -> "Figure":
-    """Draw Pi_Omega([t1, t2, 0])_2 in three dimensions, as the paper's appendix does.
+    """Draw Pi_Omega([t1, t2, 0])_2 in three dimensions, like the paper's appendix.
 
-    Plateaus and ridges are where weights are fused.
+    On plateaus and ridges, weights are fused.
 
     Args:
         omegas: regularizers by the name of their mapping; by default the five mappings, with lam = 0.2.
         gamma: the strength of the regularizer.
         reach: t1 and t2 run from -reach to reach.
-        points: how many points a side of the grid has.
+        points: the number of points along each side of the grid.
 
     Returns:
         The figure.

@@ -1,4 +1,4 @@
-"""Tokens as people read them: subword marks, the direction of writing, and fonts that have the letters."""
+"""Readable tokens: subword marks, the direction of writing, and fonts that have the letters."""
 
 import re
 import unicodedata
@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-# Put before a piece that continues a word.
+# Precedes a subword that continues a word.
 JOINER = "\u203f"
-# Tried in this order for what the first font lacks; those that are not installed are passed over.
+# Tried in this order for letters that the first font lacks; fonts that are not installed are skipped.
 FONTS = (
     "DejaVu Sans",
     "Noto Sans",
@@ -38,10 +38,10 @@ class MissingGlyphWarning(UserWarning):
 
 
 def readable(tokens: Sequence[str]) -> list[str]:
-    """The pieces of a subword vocabulary without its marks: what continues a word begins with an undertie.
+    """Subwords without their vocabulary's marks; a subword that continues a word begins with an undertie.
 
-    WordPiece (`##ing`), SentencePiece (`▁the`), byte-level BPE (`Ġthe`) and `lo@@ w` are told by their marks; tokens
-    without any are left as they are.
+    WordPiece (`##ing`), SentencePiece (`▁the`), byte-level BPE (`Ġthe`) and `lo@@ w` are recognised by their marks;
+    tokens without marks are not changed.
 
     Example:
         >>> readable(["un", "##believ", "##able", "!"])
@@ -65,7 +65,7 @@ def readable(tokens: Sequence[str]) -> list[str]:
 
 
 def _spaced(tokens: Sequence[str], space: str) -> list[str]:
-    """Schemes that mark the beginning of a word. The first piece begins one, and special tokens stand alone."""
+    """Schemes that mark the beginning of a word. The first token begins one, and special tokens are separate."""
     words = []
     for k, token in enumerate(tokens):
         begins = k == 0 or token.startswith(space) or re.fullmatch(r"<.*>|\[.*\]", token)
@@ -91,7 +91,7 @@ def _bytes_of(token: str) -> str:
 
 
 def is_right_to_left(tokens: Iterable[str]) -> bool:
-    """Whether the first letter of the tokens is Hebrew, Arabic or the like.
+    """Whether the first letter of the tokens belongs to a right-to-left script such as Hebrew or Arabic.
 
     Example:
         >>> is_right_to_left(["«", "שלום", "עולם"]), is_right_to_left(["hello", "שלום"])
@@ -106,7 +106,7 @@ def is_right_to_left(tokens: Iterable[str]) -> bool:
 
 @lru_cache(maxsize=1)
 def _installed() -> dict[str, str]:
-    """The files of the fonts in `FONTS` that are there."""
+    """The files of the installed fonts in `FONTS`."""
     from matplotlib.font_manager import fontManager
 
     files = {
@@ -123,7 +123,7 @@ def _letters_of(file: str) -> frozenset[int]:
 
 
 def fonts_for(tokens: Iterable[str]) -> list[str]:
-    """The fonts that together have the tokens' letters, the plainest first; warns of letters that none has."""
+    """The fonts that together have the tokens' letters, the default first; warns of letters that no font has."""
     wanted = {ord(letter) for token in tokens for letter in token if not letter.isspace()}
     chosen: list[str] = []
     for name, file in _installed().items():
@@ -141,12 +141,12 @@ def fonts_for(tokens: Iterable[str]) -> list[str]:
 
 
 def isolated(token: str) -> str:
-    """A right-to-left token between marks that keep it from reordering what stands beside it."""
+    """A right-to-left token between marks that keep it from reordering its surroundings."""
     return f"\u2068{token}\u2069" if is_right_to_left([token]) else token
 
 
 def shortened(token: str, length: int = 22) -> str:
-    """A token cut to a length that a label bears.
+    """A token shortened to fit a label.
 
     Example:
         >>> shortened("Donaudampfschifffahrtsgesellschaft")

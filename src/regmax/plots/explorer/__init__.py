@@ -1,7 +1,7 @@
-"""One self-contained HTML file in which the weights of sentences can be explored.
+"""One self-contained HTML file for exploring the attention weights of sentences.
 
-The page is put together from the files of this folder: a template, style sheets, and scripts that are joined into one
-in the order of `SCRIPTS`. Nothing is loaded from elsewhere, and the page's own policy forbids it.
+The page is assembled from the files of this folder: a template, style sheets, and scripts, which are concatenated in
+the order of `SCRIPTS`. The page loads nothing else; its content security policy forbids it.
 """
 
 import base64
@@ -50,7 +50,7 @@ def write_explorer(examples: Examples, path: Path | str) -> Path:
 
 
 def explorer_page(examples: Examples, *, before: str = "") -> str:
-    """The page as a string; `before` is trusted HTML that stands above the explorer, such as a report's tables.
+    """The page as a string; `before` is trusted HTML above the explorer, such as a report's tables.
 
     Example:
         >>> from regmax.plots import demo_examples, explorer_page
@@ -59,7 +59,7 @@ def explorer_page(examples: Examples, *, before: str = "") -> str:
     """
     style = "\n".join(map(_asset, STYLES))
     script = "(() => {\n" + "\n".join(map(_asset, SCRIPTS)) + "})();\n"
-    # Only these very texts may run: an injected script or style would not have their hashes.
+    # Only these exact texts may run: an injected script or style would have another hash.
     policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data: blob:"
     return Template(_asset("template.html")).substitute(
         title=html.escape(examples.title),
@@ -86,7 +86,7 @@ def _hash(text: str) -> str:
 
 
 def _embedded(content: Any) -> str:
-    """JSON that cannot end the script element it stands in, whatever a token contains."""
+    """JSON in which no token can end the enclosing script element."""
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
@@ -100,7 +100,7 @@ def _content(examples: Examples) -> dict[str, Any]:
 
 
 def _start(setting: Setting, first: Example) -> str:
-    """What a panel shows at first: a mapping, on the scores of the model that was trained with it, if there is one."""
+    """The initial state of a panel: a mapping, and the view of the model trained with it, if there is one."""
     trained = [k for k, view in enumerate(first.views) if view.mapping == setting]
     return f"{setting},view={trained[0] if trained else 0}"
 
