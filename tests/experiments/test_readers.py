@@ -53,7 +53,7 @@ def test_text_that_is_not_utf8_is_reported_with_its_line(tmp_path: Path) -> None
 
 def test_a_truncated_gzip_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.gz").write_bytes(gzip.compress(b"text\n" * 100)[:-9])
-    with pytest.raises(ExperimentError, match=r"a.gz is not a whole gzip file"):
+    with pytest.raises(ExperimentError, match=r"a.gz is not a complete gzip file"):
         read_lines(tmp_path / "a.gz")
 
 
@@ -65,7 +65,7 @@ def test_pairs_have_several_references_and_are_lower_cased(write: Write) -> None
 
 
 def test_files_of_different_length_are_refused(write: Write) -> None:
-    with pytest.raises(ExperimentError, match=r"equally many lines: .*s has 2, .*t has 1\."):
+    with pytest.raises(ExperimentError, match=r"the same number of lines: .*s has 2, .*t has 1\."):
         read_pairs([write("s", "a\nb\n"), write("t", "a\n")])
 
 
@@ -126,7 +126,7 @@ def test_snli_takes_tokens_from_parses(write: Write) -> None:
     [
         ("{", r"a, line 2: not JSON"),
         ("[1]", r"a, line 2: not a JSON object"),
-        ("{}", r"a, line 2: the field gold_label is missing or not a text"),
+        ("{}", r"a, line 2: the field gold_label is missing or not a string"),
         (record("maybe"), r"a, line 2: gold_label must be one of .* Got 'maybe'"),
         (record(sentence2=" "), r"a, line 2: sentence2 has no words"),
     ],
@@ -172,7 +172,7 @@ def test_a_vocabulary_keeps_the_most_frequent_words(tmp_path: Path) -> None:
 
 
 def test_a_vocabulary_of_nothing_is_refused() -> None:
-    with pytest.raises(ExperimentError, match=r"A vocabulary of nothing: of 2 words none occurs 3 times"):
+    with pytest.raises(ExperimentError, match=r"The vocabulary is empty: none of 2 words occurs 3 times"):
         Vocabulary.build([["a", "b"]], least_count=3)
 
 

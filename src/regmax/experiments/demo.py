@@ -1,4 +1,4 @@
-"""All five mappings on the generated translation task: trained side by side, then tables, speeds and a report."""
+"""All five mappings on the generated translation task: parallel training, then tables, speeds and a report."""
 
 import json
 from pathlib import Path
@@ -24,8 +24,8 @@ _FIELDS: dict[str, Any] = {
     "frequent": 0,
     "decode_dev": False,
 }
-# Chosen on the development sentences, never on those of the table: of gamma in 1/8, 1/4, 1/2, 1 and lam in .1, .3
-# (fusedmax) or .01, .1 (oscarmax), what finds the known alignment best, by the F1 of the support.
+# Chosen on the development sentences, never on those of the table, among gamma in 1/8, 1/4, 1/2, 1 and lam in .1, .3
+# (fusedmax) or .01, .1 (oscarmax): the strengths whose support has the best F1 against the known alignment.
 _STRENGTHS: dict[str, dict[str, float]] = {
     "softmax": {},
     "sparsemax": {"anneal_from": 2.0},
@@ -33,7 +33,7 @@ _STRENGTHS: dict[str, dict[str, float]] = {
     "oscarmax": {"gamma": 0.5, "anneal_from": 1.0, "lam": 0.1},
     "sqpnormmax": {"anneal_from": 2.0},
 }
-_STEPS = 30  # for the speed
+_STEPS = 30  # of the speed measurement
 SPEED = "speed.json"
 REPORT = "report.html"
 
@@ -44,22 +44,22 @@ def configuration(mapping: str) -> Config:
 
 
 def run(out: Path) -> Path:
-    """Train every mapping, print the tables, and return the report's path; what is done is not done again."""
+    """Train every mapping, print the tables, and return the report's path; finished parts are not repeated."""
     configs = {out / f"translation-{mapping}": configuration(mapping) for mapping in MAPPINGS}
     print(f"Training {', '.join(MAPPINGS)} on generated translations.")
     train_side_by_side(configs)
     made = tables(list(configs), ["scores", "attention"])
     print("\n" + FORMATS["terminal"](made))
-    print("The grammar is small, and every mapping learns it: what differs is where each one looks.\n")
+    print("The grammar is small, and every mapping learns it; they differ in the words they look at.\n")
     speeds = _speeds(out / SPEED)
-    print("Training speed as a ratio to softmax, step by step in one process:")
+    print("Training speed relative to softmax, measured in turns in one process:")
     print("  ".join(f"{mapping} {ratio:.2f}" for mapping, ratio in speeds.items()))
     print(f"\nThe runs are in {out}; `regmax table {out}` prints the tables again. The report:")
     return write_report(list(configs), out / REPORT, tables=made, speeds=speeds)
 
 
 def _speeds(path: Path) -> dict[str, float]:
-    """Measure the ratios, or read what was measured before."""
+    """Measure the ratios, or read earlier measurements."""
     if not path.exists():
         measured = ratios({mapping: configuration(mapping) for mapping in MAPPINGS}, _STEPS)
         write_atomically(path, (json.dumps(measured, indent=1) + "\n").encode())

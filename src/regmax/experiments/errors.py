@@ -1,4 +1,4 @@
-"""What an experiment raises when it cannot do what was asked."""
+"""The error of an experiment that cannot do what was requested."""
 
 
 class ExperimentError(Exception):

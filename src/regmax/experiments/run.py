@@ -1,4 +1,4 @@
-"""A run from beginning to end, and the evaluation of one that is there."""
+"""Training and testing a run, and evaluating a finished one."""
 
 import dataclasses
 import json
@@ -15,7 +15,7 @@ from regmax.experiments.training.loop import Trainer
 
 
 def train(config: Config, folder: Path) -> dict[str, Any] | None:
-    """Train in a new folder and test the best model; the result, in the first of several processes."""
+    """Train in a new folder and test the best model; returns the result in the first process, None in the others."""
     with join(config.device) as world:
         if world.first:
             runs.create(config, folder)
@@ -24,14 +24,14 @@ def train(config: Config, folder: Path) -> dict[str, Any] | None:
 
 
 def resume(folder: Path, given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Continue a run from its last checkpoint; a finished one is tested again."""
+    """Continue a run from its last checkpoint; a finished run is tested again."""
     config = runs.resume(folder, given)
     with join(config.device) as world:
         return _train(config, folder, world)
 
 
 def evaluate(folder: Path, *, test: Sequence[str] = (), masks: str = "", beam: int = 0) -> Result:
-    """Test the best model of a run, on its own test set or on other files; nothing is written."""
+    """Test the best model of a run, on its own test set or on other files; writes nothing."""
     config = runs.resume(folder, {})
     changes: dict[str, Any] = {"test": tuple(test), "masks": masks} if test else {}
     if beam:

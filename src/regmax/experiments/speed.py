@@ -1,7 +1,7 @@
-"""What a mapping costs in training: the same steps with each mapping in turn, in one process.
+"""The cost of a mapping in training: the same steps with each mapping in turn, in one process.
 
-Epochs of different runs differ by a tenth for reasons of the machine. Here every batch is trained on by every mapping,
-one right after the other, and only their ratios count:
+The times of epochs vary by a tenth between runs because of other load on the machine. Here every mapping trains on
+every batch, one directly after the other, and only the ratios count:
 
     python -m regmax.experiments.speed translation --generated 2000
 """
@@ -23,18 +23,18 @@ _WARM_UP = 3  # steps that are not counted
 
 
 def ratios(configs: Mapping[str, Config], steps: int = 40) -> dict[str, float]:
-    """Words per second of each configuration, divided by softmax's: the median over the steps.
+    """Words per second of each configuration relative to softmax: the median over the steps.
 
     Args:
-        configs: one for each mapping, softmax among them, equal in everything but the attention.
-        steps: how many batches each one is trained on.
+        configs: one per mapping, including softmax; they differ only in the attention.
+        steps: the number of batches for each configuration.
     """
     runners = {name: _Runner(config) for name, config in configs.items()}
     batches = next(iter(runners.values())).task.epoch(0)
     times: dict[str, list[float]] = {name: [] for name in runners}
     names = list(runners)
     for i in range(_WARM_UP + steps):
-        # Another order at each step: whoever comes after another profits from its warm caches.
+        # A new order at each step: a run profits from the caches that the previous one has warmed.
         for name in names[i % len(names) :] + names[: i % len(names)]:
             times[name].append(runners[name].step(batches[i % len(batches)]))
     pairs = {
@@ -49,10 +49,10 @@ class _Runner:
     def __init__(self, config: Config) -> None:
         self.task: Task = tasks.build(config, torch.device("cpu"))
         learned = [parameter for parameter in self.task.model.parameters() if parameter.requires_grad]
-        self._optimizer = torch.optim.Adam(learned, fused=True)  # as the training loop steps
+        self._optimizer = torch.optim.Adam(learned, fused=True)  # as in the training loop
 
     def step(self, rows: list[int]) -> float:
-        """Train on a batch; the seconds it took."""
+        """Train on a batch; returns the seconds."""
         began = time.perf_counter()
         self._optimizer.zero_grad(set_to_none=True)
         self.task.loss(self.task.model, rows, rows).backward()  # type: ignore[no-untyped-call]

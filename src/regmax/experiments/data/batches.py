@@ -1,4 +1,4 @@
-"""Batches of sequences of about one length, in an order that the seed and the epoch alone decide."""
+"""Batches of sequences of similar length, in an order that depends only on the seed and the epoch."""
 
 import random
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _POOL = 50
 def batches(lengths: Sequence[tuple[int, ...]], size: int, *, seed: int, epoch: int) -> list[list[int]]:
     """The indices of each batch of an epoch.
 
-    Nothing is kept between epochs, so that a run that resumes in the middle of one finds its place by counting.
+    No state is kept between epochs, so a run that resumes in the middle of one finds its position by counting.
 
     Example:
         >>> sorted(sum(batches([(3,), (1,), (2,)], 2, seed=0, epoch=0), []))
@@ -32,12 +32,12 @@ def batches(lengths: Sequence[tuple[int, ...]], size: int, *, seed: int, epoch: 
 
 
 def in_order(lengths: Sequence[tuple[int, ...]], size: int) -> list[list[int]]:
-    """The indices of each batch for an evaluation: the longest first, so that memory runs out at once or never."""
+    """The indices of each batch for an evaluation: the longest first, so that an out-of-memory error comes at once."""
     order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
     return [order[i : i + size] for i in range(0, len(order), size)]
 
 
 def padded(sequences: Sequence[Sequence[int]], device: torch.device) -> Tensor:
-    """The sequences as rows of one tensor, filled up with `PAD`."""
+    """The sequences as rows of one tensor, padded with `PAD`."""
     longest = max(map(len, sequences))
     return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in sequences], device=device)

@@ -1,4 +1,4 @@
-"""GloVe's text format: a word and its numbers on each line."""
+"""GloVe's text format: one word and its numbers per line."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from regmax.experiments.errors import ExperimentError
 
 
 def read_glove(path: Path, words: Sequence[str]) -> tuple[NDArray[np.float32], int]:
-    """The vectors of `words`, one row each, and how many were found; the others stay zero."""
+    """The vectors of `words`, one row each, and how many were found; the others are zero."""
     rows = {word: i for i, word in enumerate(words)}
     lines = read_lines(path)
     d = len(lines[0].split(" ")) - 1

@@ -1,6 +1,6 @@
-"""Datasets of the Hugging Face hub, written as the files that the other readers read.
+"""Datasets of the Hugging Face hub, saved as files for the other readers.
 
-Optional, and the only part of regmax that needs a network: whatever is missing is found out before anything is made.
+Optional, and the only part of regmax that needs a network. Missing requirements are reported before files are written.
 """
 
 import json
@@ -13,27 +13,27 @@ from regmax.experiments.data.snli import LABELS, MISSING
 from regmax.experiments.errors import ExperimentError
 from regmax.experiments.training.checkpoints import write_atomically
 
-# What most datasets call the columns of each task.
+# The usual column names of each task.
 COLUMNS = {
     "translation": ("en", "de"),
     "entailment": ("premise", "hypothesis", "label"),
     "summarization": ("document", "summary"),
 }
-# Our sets, and what datasets call them.
+# Our sets, and their names in datasets.
 _SETS = {"train": ("train",), "dev": ("validation", "dev", "valid"), "test": ("test",)}
 _INSTEAD = "Or give files of your own: `--train`, `--dev` and `--test`."
-_TIMEOUT = 10.0  # seconds until the hub must have answered
+_TIMEOUT = 10.0  # seconds to wait for the hub
 Record = Mapping[str, Any]
 
 
 def download(name: str, columns: Sequence[str], data: Path) -> dict[str, Files]:
-    """The training, development and test files of a dataset; what lies in its folder is not downloaded again.
+    """The training, development and test files of a dataset; files in its folder are not downloaded again.
 
     Args:
         name: the dataset's name on the hub, e.g. `owner/name`.
         columns: a source and a target, for line-parallel files; or a premise, a hypothesis and a label, for SNLI's JSON
             lines.
-        data: the files go to a folder of the dataset's name below this one.
+        data: the files are written to a subfolder with the dataset's name.
     """
     folder = data / name.replace("/", "--")
     ends = [".jsonl"] if len(columns) == 3 else [f".{column}" for column in columns]
@@ -57,10 +57,10 @@ def _load(name: str) -> Mapping[str, Iterable[Record]]:
             f"`--hub` needs {error.name}: `pip install 'regmax[hub]'`. {_INSTEAD}"
         ) from None
     try:
-        # A question that is answered at once, or not at all: loading would try again and again.
+        # A quick request first: loading would retry many times without a connection.
         HfApi().dataset_info(name, timeout=_TIMEOUT)
         loaded: Mapping[str, Iterable[Record]] = load_dataset(name)
-    except Exception as error:  # each version of each library below has its own
+    except Exception as error:  # every version of the libraries raises different exceptions
         raise ExperimentError(f"`--hub {name}` cannot be read: {error}. {_INSTEAD}") from error
     return loaded
 

@@ -1,4 +1,4 @@
-"""Text files, gzip-compressed or plain, line by line; whatever is wrong is said with file and line number."""
+"""Text files, gzip-compressed or plain, line by line; errors name the file and the line number."""
 
 import gzip
 import zlib
@@ -11,7 +11,7 @@ _GZIP = b"\x1f\x8b"
 
 
 def read_lines(path: Path) -> list[str]:
-    r"""The lines of a UTF-8 file, without their ends.
+    r"""The lines of a UTF-8 file, without line endings.
 
     Example:
         >>> import tempfile, gzip
@@ -30,19 +30,19 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_parallel(paths: Sequence[Path]) -> list[tuple[str, ...]]:
-    """The lines of several files side by side; the files must have equally many."""
+    """The corresponding lines of several files, which must have the same number of lines."""
     columns = [read_lines(path) for path in paths]
     for path, column in zip(paths, columns, strict=True):
         if len(column) != len(columns[0]):
             raise ExperimentError(
-                f"Line-parallel files must have equally many lines: "
+                f"Line-parallel files must have the same number of lines: "
                 f"{paths[0]} has {len(columns[0])}, {path} has {len(column)}."
             )
     return list(zip(*columns, strict=True))
 
 
 def bad_line(path: Path, number: int, why: str) -> ExperimentError:
-    """The error that every reader raises for a line it cannot use."""
+    """The error for a line that a reader cannot use."""
     return ExperimentError(f"{path}, line {number}: {why}")
 
 
@@ -53,7 +53,7 @@ def _read(path: Path) -> bytes:
     try:
         return gzip.decompress(content)
     except (EOFError, OSError, zlib.error) as error:
-        raise ExperimentError(f"{path} is not a whole gzip file: {error}.") from error
+        raise ExperimentError(f"{path} is not a complete gzip file: {error}.") from error
 
 
 def _decode(line: bytes, path: Path, number: int) -> str:

@@ -13,20 +13,20 @@ Alignment = tuple[frozenset[int], ...]
 
 @dataclass(frozen=True)
 class Pair:
-    """A source and what it should become."""
+    """A source and its references."""
 
     source: Tokens
     references: tuple[Tokens, ...]
-    alignment: Alignment | None = None  # for each word of the target, the source positions it stands for
+    alignment: Alignment | None = None  # for each target word, the source positions that it stands for
 
     @property
     def target(self) -> Tokens:
-        """The first reference, which training uses."""
+        """The first reference, used in training."""
         return self.references[0]
 
 
 def read_pairs(paths: Sequence[Path], *, lower: bool = True) -> list[Pair]:
-    """Pairs from line-parallel files: the source, then one file for each reference."""
+    """Pairs from line-parallel files: the source, then one file per reference."""
     if len(paths) < 2:
         raise ExperimentError(f"A source and a target file are needed. Got {len(paths)} file(s).")
     pairs = []
@@ -53,7 +53,7 @@ def prune(pairs: Sequence[Pair], longest: int) -> list[Pair]:
 
 
 def with_keep_masks(pairs: Sequence[Pair], path: Path) -> list[Pair]:
-    """The pairs aligned by keep-masks: one 0 or 1 for each source word, and the kept words are the target."""
+    """The pairs aligned by keep-masks: one 0 or 1 per source word; the kept words are the target."""
     lines = read_lines(path)
     if len(lines) != len(pairs):
         raise ExperimentError(f"{path} has {len(lines)} lines for {len(pairs)} pairs.")

@@ -10,10 +10,10 @@ from regmax.experiments.data.lines import bad_line, read_lines
 from regmax.experiments.errors import ExperimentError
 
 LABELS = ("entailment", "neutral", "contradiction")
-MISSING = "-"  # the annotators did not agree: the paper skips these pairs
+MISSING = "-"  # the annotators disagreed: the paper skips these pairs
 
-# Words, clitics and signs. Treebank tokens and raw text give the same result: "do n't" and "don't" are both
-# (do, n't), and signs stand alone in both.
+# Words, clitics and punctuation. Treebank tokens and raw text give the same result: "do n't" and "don't" are both
+# (do, n't), and punctuation marks are separate tokens in both.
 _WORD = re.compile(r"\w+(?=n't\b)|n't\b|'\w+|\w+|[^\w\s]")
 
 
@@ -24,11 +24,11 @@ class Entailment:
     premise: tuple[str, ...]
     hypothesis: tuple[str, ...]
     label: int
-    evidence: frozenset[int] | None = None  # the premise positions that decide, where they are known
+    evidence: frozenset[int] | None = None  # the premise positions that decide the label, if known
 
 
 def tokenize(text: str) -> tuple[str, ...]:
-    """Lower-cased words, clitics and signs.
+    """Lower-cased words, clitics and punctuation.
 
     Example:
         >>> tokenize("A dog doesn't swim.") == tokenize("A dog does n't swim .")
@@ -42,7 +42,7 @@ def read_snli(path: Path, *, parses: bool) -> list[Entailment]:
 
     Args:
         path: SNLI's JSON lines, gzip-compressed or plain.
-        parses: take the tokens from the field `sentence1_binary_parse` and its twin, as the paper does; otherwise
+        parses: take the tokens from `sentence1_binary_parse` and `sentence2_binary_parse`, as in the paper; otherwise
             `tokenize` the plain sentences.
     """
     pairs = [_pair(line, path, number, parses) for number, line in enumerate(read_lines(path), 1)]
@@ -84,5 +84,5 @@ def _tokens(record: dict[str, Any], field: str, path: Path, number: int, parses:
 def _text(record: dict[str, Any], field: str, path: Path, number: int) -> str:
     text = record.get(field)
     if not isinstance(text, str):
-        raise bad_line(path, number, f"the field {field} is missing or not a text.")
+        raise bad_line(path, number, f"the field {field} is missing or not a string.")
     return text

@@ -14,7 +14,7 @@ SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The special words, then the others by falling frequency.
+    """The special words, then the others by decreasing frequency.
 
     Example:
         >>> vocabulary = Vocabulary.build([["a", "b", "a"]], largest=1)
@@ -36,33 +36,33 @@ class Vocabulary:
     ) -> "Vocabulary":
         """The `largest` most frequent words among those that occur at least `least_count` times."""
         counts = Counter(word for sentence in sentences for word in sentence if word not in SPECIAL)
-        # Ties in alphabetical order: the same text gives the same vocabulary, in whatever order it is read.
+        # Ties are in alphabetical order, so the vocabulary does not depend on the order of the text.
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         words = [word for word, count in ranked[:largest] if count >= least_count]
         if not words:
             raise ExperimentError(
-                f"A vocabulary of nothing: of {len(counts)} words none occurs {least_count} times or more "
+                f"The vocabulary is empty: none of {len(counts)} words occurs {least_count} times or more "
                 f"within a limit of {largest}."
             )
         return cls((*SPECIAL, *words))
 
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":
-        """Read what `save` wrote."""
+        """Read a vocabulary written by `save`."""
         words = tuple(read_lines(path))
         if words[: len(SPECIAL)] != SPECIAL:
             raise ExperimentError(f"{path} is not a vocabulary: its first lines must be {' '.join(SPECIAL)}.")
         return cls(words)
 
     def save(self, path: Path) -> None:
-        """Write one word a line."""
+        """Write one word per line."""
         path.write_text("".join(f"{word}\n" for word in self.words), encoding="utf-8", newline="\n")
 
     def __len__(self) -> int:
         return len(self.words)
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
-        """The words' numbers; `UNKNOWN` for those that are not here."""
+        """The words' numbers; `UNKNOWN` for words that are not in the vocabulary."""
         return [self._numbers.get(token, UNKNOWN) for token in tokens]
 
     def decode(self, numbers: Iterable[int]) -> tuple[str, ...]:

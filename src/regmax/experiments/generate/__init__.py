@@ -1,4 +1,4 @@
-"""Generated corpora, so that everything runs without a download and every alignment is known."""
+"""Generated corpora: they need no download, and every alignment is known."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -18,9 +18,9 @@ class Splits(Generic[Example]):
 
 
 def generate(make: Callable[[random.Random], Example], train: int, held_out: int = 200) -> Splits[Example]:
-    """Distinct examples in three sets; always the same ones, whatever the seed of the run is.
+    """Distinct examples in three sets; they do not depend on the seed of the run.
 
-    The sets that are held out have `held_out` examples each, but no more than the training set.
+    The development and test sets have `held_out` examples each, but no more than the training set.
 
     Example:
         >>> from regmax.experiments.generate.translation import sentence

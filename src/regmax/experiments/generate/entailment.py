@@ -1,15 +1,14 @@
 """Premises and hypotheses by a small grammar.
 
-A hypothesis speaks of one phrase of the premise: in other words (entailment), in words that exclude it
-(contradiction), or of something the premise does not say (neutral). The phrase is the evidence; a neutral pair
-has none.
+A hypothesis refers to one phrase of the premise: it paraphrases it (entailment), contradicts it (contradiction), or
+says something that the premise does not mention (neutral). The phrase is the evidence; a neutral pair has none.
 """
 
 import random
 
 from regmax.experiments.data.snli import LABELS, Entailment
 
-# In each group: phrase, what follows from it, what it excludes.
+# Each entry: a phrase, an entailed phrase, a contradicting phrase.
 _WHO = (
     ("an old man", "a person", "a dog"), ("two young women", "some people", "an empty room"),
     ("a little girl", "a child", "a group of men"), ("a group of men", "some people", "a little girl"),

@@ -1,6 +1,7 @@
 """News sentences and their headlines by a small grammar.
 
-A headline keeps who, what and whom, drops the rest, and says some phrases in one word ("prime minister" is "premier").
+A headline keeps subject, verb and object, drops the rest, and shortens some phrases to one word ("prime minister" is
+"premier").
 """
 
 import random
@@ -32,7 +33,7 @@ _SOURCE = (
 
 
 def headline(draw: random.Random) -> Pair:
-    """A sentence, its headline, and for each word of it the positions of the phrase.
+    """A sentence, its headline, and for each word of the headline the positions of its source phrase.
 
     Example:
         >>> pair = headline(random.Random(0))
@@ -44,10 +45,10 @@ def headline(draw: random.Random) -> Pair:
     keep_where = bool(dropped[0]) and draw.random() < 0.5
     pieces: list[tuple[str, str]] = [*kept, *((phrase, "") for phrase in dropped), (".", "")]
     if keep_where:
-        # A comma before the place marks it as news: then the headline keeps its last word.
+        # A comma before the place marks it as important: the headline then keeps its last word.
         pieces[3:4] = [(",", ""), (dropped[0], dropped[0].split()[-1])]
     if draw.random() < 0.5:
-        when = pieces.pop(-3)  # the time may stand first
+        when = pieces.pop(-3)  # the time may come first
         pieces.insert(0, when)
     return _pair(pieces)
 

@@ -1,7 +1,7 @@
 """English to German by a small grammar.
 
 Phrases become single words ("in front of" is "vor", "traffic light" is "ampel"), articles agree with the gender
-and case of their noun, the participle goes to the end ("has looked at the dog" is "hat den hund betrachtet"):
+and case of their noun, the participle goes to the end ("has looked at the dog" is "hat den hund betrachtet"). So
 attention must find phrases, and cannot follow the diagonal.
 """
 
@@ -48,7 +48,7 @@ _ARTICLE = {(case, g): word for case, words in _CASES.items() for g, word in zip
 
 @dataclass(frozen=True)
 class _Piece:
-    """One German word and the English phrase it stands for."""
+    """One German word and the English phrase that it translates."""
 
     german: str
     english: str

@@ -1,1 +1,1 @@
-"""Scores of outputs, and what interpretability means in numbers."""
+"""Scores of outputs, and statistics of attention weights."""

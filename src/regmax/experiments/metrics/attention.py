@@ -1,4 +1,4 @@
-"""What rows of attention weights look like, and how well they find the words that matter."""
+"""Statistics of rows of attention weights, and how well they find the aligned words."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -16,8 +16,8 @@ class AttentionStatistics:
     """Means over all rows that were added.
 
     - support: weights that are not exactly zero; zeros: the share of the others, in percent
-    - segments: runs of neighbours of one nonzero weight; segment length: weights per run
-    - spans: runs of neighbours that are not zero; span length: weights per span
+    - segments: maximal sequences of adjacent equal nonzero weights; segment length: weights per segment
+    - spans: maximal sequences of adjacent nonzero weights, equal or not; span length: weights per span
     - clusters: distinct nonzero weights; cluster size: weights per cluster
     - entropy: in nats
     - precision: the share of the support that is aligned; recall: the share of the aligned words that is in the
@@ -37,7 +37,7 @@ class AttentionStatistics:
         self._rows: dict[str, list[float]] = {}
 
     def add(self, y: Weights, gold: Sequence[frozenset[int] | set[int]] | None = None) -> None:
-        """Add rows (targets, d) of weights without padding, and the aligned positions of each, where known."""
+        """Add rows (targets, d) of weights without padding, and the aligned positions of each, if known."""
         support = y != 0
         equal = regmax.groups(y).ids
         clusters = regmax.groups(y, contiguous=False).ids
@@ -54,7 +54,7 @@ class AttentionStatistics:
                 self._align(row, positions)
 
     def means(self) -> dict[str, float]:
-        """The means by name; lengths are total weights over total runs."""
+        """The means by name; a length is the number of weights divided by the number of groups."""
         means = {name: fmean(values) for name, values in self._rows.items()}
         for runs, length in (
             ("segments", "segment length"),

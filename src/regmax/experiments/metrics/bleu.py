@@ -8,11 +8,11 @@ Tokens = Sequence[str]
 
 
 def bleu(hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> tuple[float, str]:
-    """The corpus BLEU of tokenized sentences as they are, and sacrebleu's signature of how it was computed.
+    """The corpus BLEU of tokenized sentences without further tokenization, and sacrebleu's signature.
 
     Args:
         hypotheses: one sentence each.
-        references: for each hypothesis its references, equally many for all.
+        references: the references of each hypothesis, the same number for all.
 
     Example:
         >>> score, signature = bleu([["a", "b", "c", "d"]], [[["a", "b", "c", "d"]]])

@@ -1,4 +1,4 @@
-"""ROUGE-1, 2, L by rouge-score, and ROUGE-W-1.2, of tokenized text as it is."""
+"""ROUGE-1, 2, L by rouge-score, and ROUGE-W-1.2, of tokenized text."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -12,7 +12,7 @@ _LIBRARY = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
 
 
 class _Whitespace:
-    """rouge-score's own tokenizer drops `##` and tears `<unk>` apart, which moves ROUGE-1 by points."""
+    """Splits at blanks: rouge-score's own tokenizer drops `##` and splits `<unk>`, which changes ROUGE-1 by points."""
 
     def tokenize(self, text: str) -> list[str]:
         return text.split()
@@ -29,7 +29,7 @@ def rouge(
     Args:
         hypotheses: one sentence each.
         references: for each hypothesis its references.
-        best: with several references, the one of the highest F1; otherwise their mean, ROUGE-1.5.5's `-f A`.
+        best: with several references, use the one with the highest F1; otherwise their mean, ROUGE-1.5.5's `-f A`.
 
     Example:
         >>> scores = rouge([["a", "b"]], [[["a", "b"], ["a", "c"]]])
@@ -41,7 +41,7 @@ def rouge(
 
 
 def truncate(tokens: Tokens, size: int) -> tuple[str, ...]:
-    """The tokens that are left of the first `size` bytes of the sentence; a cut word stays cut, as in ROUGE's `-b`.
+    """The tokens in the first `size` bytes of the sentence; the last word may be cut, as in ROUGE's `-b`.
 
     Example:
         >>> truncate(["short", "words"], 8)

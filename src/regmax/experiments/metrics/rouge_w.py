@@ -1,6 +1,6 @@
-"""ROUGE-W (Lin, 2004): the longest common subsequence, where consecutive matches count more.
+"""ROUGE-W (Lin, 2004): the longest common subsequence, in which consecutive matches count more.
 
-A run of k consecutive matches counts f(k) = k ** weight instead of k. With m words in the reference, n in the
+k consecutive matches count f(k) = k ** weight instead of k. With m words in the reference, n in the
 hypothesis and WLCS the weighted length, recall is f^-1(WLCS / f(m)) and precision f^-1(WLCS / f(n)).
 """
 

@@ -1,4 +1,4 @@
-"""Attention with any mapping: scores to weights, weights to a weighted sum."""
+"""Attention with any mapping: from scores to weights to a weighted sum."""
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ def mapping(config: Config) -> nn.Module:
 
 
 def mask_of(lengths: Tensor, longest: int) -> Tensor | None:
-    """True where a sequence has a word; None if all are equally long, which spares the mapping the mask."""
+    """True for words, False for padding; None if all sequences have the same length, which needs no mask."""
     if bool((lengths == longest).all()):
         return None
     return torch.arange(longest, device=lengths.device) < lengths.unsqueeze(1)

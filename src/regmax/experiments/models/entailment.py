@@ -23,7 +23,7 @@ class Batch(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What the classifier makes of a batch."""
+    """The classifier's outputs for a batch."""
 
     logits: Tensor  # (batch, labels)
     x: Tensor  # (batch, d): attention scores
@@ -31,10 +31,10 @@ class Reading(NamedTuple):
 
 
 class Classifier(nn.Module):
-    """p(label | premise, hypothesis). Calling it on a batch gives the weighted sum of -log p.
+    """p(label | premise, hypothesis). Called on a batch, it returns the weighted sum of -log p.
 
-    The GRUs have separate parameters; the hypothesis' starts from the last state of the premise's. The last state of
-    the hypothesis attends to all states of the premise.
+    The GRUs have separate parameters; the hypothesis GRU starts from the last state of the premise GRU. The last state
+    of the hypothesis attends to all states of the premise.
 
     Args:
         config: the sizes and the mapping.
@@ -69,7 +69,7 @@ class Classifier(nn.Module):
         return functional.cross_entropy(logits, batch.labels, self.weights, reduction="sum")
 
     def read(self, batch: Batch) -> Reading:
-        """The labels' logits, and where the classifier looked."""
+        """The labels' logits, and the attention."""
         states, last = self._run(self.premise, batch.premise, batch.premise_lengths, None)
         _, last = self._run(self.hypothesis, batch.hypothesis, batch.hypothesis_lengths, last)
         query = last[0]  # (batch, hidden)

@@ -1,7 +1,7 @@
 """The distribution over the next word, in one level or two.
 
-In two levels, p(w) = p1(w) for the frequent words, and p(w) = p1(rest) p2(w) for the others: p2, over most of
-the vocabulary, is computed only for the positions whose word is rare, which is where training saves its time.
+In two levels, p(w) = p1(w) for the frequent words, and p(w) = p1(rest) p2(w) for the others. p2, over most of the
+vocabulary, is computed only at positions whose word is rare, which saves training time.
 """
 
 import torch
@@ -43,7 +43,7 @@ class Output(nn.Module):
         return total
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """log p of every word, one row for each row of `hidden`."""
+        """log p of every word, one row per row of `hidden`."""
         first = self._first(hidden).log_softmax(-1)
         if not self.two_levels:
             return first

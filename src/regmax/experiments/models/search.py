@@ -1,4 +1,4 @@
-"""Beam search that keeps the attention of what it returns."""
+"""Beam search that keeps the attention of the returned hypotheses."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from regmax.experiments.models.seq2seq import Attention, Seq2Seq
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A decoded sentence, END included unless it reached the length limit."""
+    """A decoded sentence, including END unless it reached the length limit."""
 
     words: list[int]
     score: float
@@ -21,10 +21,10 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class _Step:
-    """What one step of the search decided, for batch * beam hypotheses."""
+    """The choices of one search step, for batch * beam hypotheses."""
 
     words: Tensor
-    parents: Tensor  # the hypothesis of the step before that each continues
+    parents: Tensor  # the hypothesis of the previous step that each continues
     attention: Attention
 
 
@@ -32,18 +32,18 @@ class _Step:
 def beam_search(
     model: Seq2Seq, source: Tensor, lengths: Tensor, *, beam: int, longest: int, penalty: float = 0.0
 ) -> list[Hypothesis]:
-    """The best hypothesis of each source among `beam` kept at each step.
+    """The best hypothesis of each source; `beam` hypotheses are kept at each step.
 
-    Hypotheses are ranked by log p / length ** penalty. A hypothesis that has ended stays in the beam with its score;
-    the search of a sentence is over when its best hypothesis has ended. Without penalty it then stays the best,
-    because log p only falls.
+    Hypotheses are ranked by log p / length ** penalty. A finished hypothesis stays in the beam with its score; the
+    search for a sentence ends when its best hypothesis has finished. Without penalty it then remains the best, because
+    log p can only decrease.
     """
     memory, state = model.encode(source, lengths)
     batch = source.shape[0]
     spread = torch.arange(batch, device=source.device).repeat_interleave(beam)
     memory, state = memory.rows(spread), state.rows(spread)
     words = torch.full_like(spread, START)
-    # At first all hypotheses of a sentence are the same: only one of them may go on.
+    # Initially all hypotheses of a sentence are equal: only one of them may continue.
     total = torch.full((batch, beam), -torch.inf, device=source.device)
     total[:, 0] = 0.0
     length = torch.zeros_like(total)
@@ -52,7 +52,7 @@ def beam_search(
     for _ in range(longest):
         log_p, state, attention = model.step(words, state, memory)
         log_p[:, [PAD, START]] = -torch.inf
-        # The best words of each hypothesis first, so that all else is small: (batch, beam, beam).
+        # Keep only the best words of each hypothesis first, so that later tensors are small: (batch, beam, beam).
         log_p, choices = (part.view(batch, beam, -1) for part in log_p.topk(min(beam, log_p.shape[1])))
         log_p[ended], choices[ended] = -torch.inf, END
         log_p[..., 0].masked_fill_(ended, 0.0)
@@ -74,7 +74,7 @@ def beam_search(
 
 
 def _trace(steps: list[_Step], hypothesis: int, score: float, d: int) -> Hypothesis:
-    """Follow the parents back from the last step, and cut after the first END."""
+    """Follow the parents back from the last step, and truncate after the first END."""
     words, attentions = [], []
     for step in reversed(steps):
         words.append(int(step.words[hypothesis]))

@@ -12,7 +12,7 @@ from regmax.experiments.models.output import Output
 
 
 class Batch(NamedTuple):
-    """Padded sequences of word numbers; a target begins with START and stops with END."""
+    """Padded sequences of word numbers; a target begins with START and ends with END."""
 
     source: Tensor  # (batch, d)
     lengths: Tensor  # (batch,): words of each source
@@ -20,14 +20,14 @@ class Batch(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What the decoder attends to."""
+    """The encoder's output, which the decoder attends to."""
 
-    keys: Tensor  # (batch, d, hidden): a state of the decoder times a key is a score
+    keys: Tensor  # (batch, d, hidden): the dot product of a decoder state and a key is a score
     values: Tensor  # (batch, d, hidden)
-    mask: Tensor | None  # (batch, d): True where there is a word
+    mask: Tensor | None  # (batch, d): True for words, False for padding
 
     def rows(self, index: Tensor) -> "Memory":
-        """The memory of some sentences of the batch, each perhaps several times."""
+        """The memory of selected sentences of the batch; sentences may repeat."""
         mask = None if self.mask is None else self.mask[index]
         return Memory(self.keys[index], self.values[index], mask)
 
@@ -36,10 +36,10 @@ class State(NamedTuple):
     """The decoder between two words."""
 
     cells: tuple[tuple[Tensor, Tensor], ...]  # the hidden state and the cell of each layer, (batch, hidden)
-    feed: Tensor  # (batch, hidden): the attentional state, which is fed to the next step
+    feed: Tensor  # (batch, hidden): the attentional state, an input of the next step
 
     def rows(self, index: Tensor) -> "State":
-        """The state of some sentences of the batch, each perhaps several times."""
+        """The state of selected sentences of the batch; sentences may repeat."""
         return State(tuple((hidden[index], cell[index]) for hidden, cell in self.cells), self.feed[index])
 
 
@@ -51,7 +51,7 @@ class Attention(NamedTuple):
 
 
 class Seq2Seq(nn.Module):
-    """p(target | source). Calling it on a batch gives the sum of -log p over all target words."""
+    """p(target | source). Called on a batch, it returns the sum of -log p over all target words."""
 
     def __init__(self, config: Seq2SeqConfig, source_size: int, target_size: int) -> None:
         super().__init__()
@@ -85,15 +85,15 @@ class Seq2Seq(nn.Module):
 
     def _initialize(self, width: float, shared: bool) -> None:
         if shared:
-            # Small as an output's weights should be; `scale` makes them as large as word vectors should be. With small
-            # vectors on the input side attention learns from the decoder's habits before it learns from words.
+            # Small, as output weights should be; `scale` makes them as large as word vectors should be. With small
+            # input vectors, attention would learn from the decoder's states before it learns from words.
             nn.init.normal_(self.source_words.weight, std=self.scale**-1)
         for parameter in self.parameters() if width else ():
             nn.init.uniform_(parameter, -width, width)
         for embedding in (self.source_words, self.target_words):
             nn.init.zeros_(embedding.weight[PAD].detach())
         if self.values is not None:
-            nn.init.eye_(self.values.weight)  # at first the decoder sees state + word vector as they are
+            nn.init.eye_(self.values.weight)  # initially the values are state + word vector
 
     def forward(self, batch: Batch) -> Tensor:
         hidden, _ = self.teach(batch)
@@ -102,7 +102,7 @@ class Seq2Seq(nn.Module):
         return self.output.loss(hidden[real], words[real])
 
     def teach(self, batch: Batch) -> tuple[Tensor, list[Attention]]:
-        """The attentional states (batch, steps, hidden) and the attention, fed with the true words."""
+        """The attentional states (batch, steps, hidden) and the attention, with the true words as input."""
         memory, state = self.encode(batch.source, batch.lengths)
         vectors = self.dropout(self.target_words(batch.target[:, :-1]) * self.scale)
         states, attentions = [], []
@@ -113,7 +113,7 @@ class Seq2Seq(nn.Module):
         return torch.stack(states, 1), attentions
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, State]:
-        """Read the source."""
+        """Encode the source."""
         vectors = self.dropout(self.source_words(source) * self.scale)
         packed = nn.utils.rnn.pack_padded_sequence(
             vectors, lengths.cpu(), batch_first=True, enforce_sorted=False
@@ -132,7 +132,7 @@ class Seq2Seq(nn.Module):
         return torch.cat(directions.unbind(1), -1)
 
     def step(self, words: Tensor, state: State, memory: Memory) -> tuple[Tensor, State, Attention]:
-        """log p of every next word after `words` (batch,), the new state, and where it looked."""
+        """log p of every next word after `words` (batch,), the new state, and the attention."""
         state, attention = self._step(self.dropout(self.target_words(words) * self.scale), state, memory)
         return self.output(state.feed), state, attention
 

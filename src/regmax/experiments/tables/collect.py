@@ -1,4 +1,4 @@
-"""Results of runs, gathered by task and mapping."""
+"""Results of runs, grouped by task and mapping."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from regmax.experiments.tables.views import VIEWS, Row
 from regmax.experiments.training import runs
 from regmax.names import MAPPINGS
 
-# In these columns more is better, and the best is marked; in the others it is a matter of taste.
+# In these columns more is better, and the best is marked; in the others no value is better.
 _BETTER = ("BLEU", "accuracy", "ROUGE", "f1", "precision", "recall", "mass")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A number over the seeds of one mapping."""
+    """The mean over the seeds of one mapping."""
 
     mean: float
     deviation: float | None  # None: one seed
@@ -26,7 +26,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A title, the columns' names, and for each mapping its cells; None where nothing was measured."""
+    """A title, the columns' names, and the cells of each mapping; None if nothing was measured."""
 
     title: str
     columns: tuple[str, ...]
@@ -34,7 +34,7 @@ class Table:
 
 
 def find_runs(folders: Iterable[Path]) -> list[Path]:
-    """The finished runs among these folders and all below them."""
+    """The finished runs in these folders and their subfolders."""
     found = sorted({result.parent for folder in folders for result in folder.rglob(runs.RESULT)})
     if not found:
         raise ExperimentError(f"No finished run found: no folder holds a {runs.RESULT}.")
@@ -42,7 +42,7 @@ def find_runs(folders: Iterable[Path]) -> list[Path]:
 
 
 def tables(folders: Sequence[Path], views: Iterable[str] = VIEWS) -> list[Table]:
-    """The tables of the runs in `folders`: for each task and test set one or two of each view."""
+    """The tables of the runs in `folders`: one or two per task, test set and view."""
     groups: dict[str, list[dict[str, Any]]] = {}
     seen: dict[tuple[str, ...], Path] = {}
     for folder in folders:
@@ -64,7 +64,7 @@ def tables(folders: Sequence[Path], views: Iterable[str] = VIEWS) -> list[Table]
 
 
 def _data(files: Sequence[str]) -> str:
-    """The test files in few words: `test.en.gz` and `test.de.gz` are `test, en to de`."""
+    """A short name of the test files: `test.en.gz` and `test.de.gz` are `test, en to de`."""
     names = [file.removesuffix(".gz") for file in files]
     stems, _, ends = zip(*(name.rpartition(".") for name in names), strict=True)
     if len(names) > 1 and len(set(stems)) == 1 and stems[0]:
@@ -100,5 +100,5 @@ def _marked(
     means = [other.mean for n in names if (other := cells[n, column]) is not None]
     if cell is None or len(means) < 2 or not column.startswith(_BETTER):
         return cell
-    # What is printed alike is marked alike.
+    # Values that print the same are marked the same.
     return Cell(cell.mean, cell.deviation, round(cell.mean, 2) == round(max(means), 2))

@@ -9,12 +9,12 @@ from regmax.experiments.tables.collect import Cell, Table
 
 _MISSING = "—"
 _NARROWEST = 11  # letters
-# As the paper writes the names.
+# The paper's spelling of the names.
 _PRINTED = {"sqpnormmax": "sq-pnorm-max"}
 
 
 def terminal(tables: Sequence[Table]) -> str:
-    """Aligned columns; the best has a star, which reads the same with and without colours."""
+    """Aligned columns; the best has a star, which needs no colours."""
     return "\n".join(map(_terminal, tables))
 
 
@@ -24,12 +24,12 @@ def markdown(tables: Sequence[Table]) -> str:
 
 
 def latex(tables: Sequence[Table]) -> str:
-    """A tabular with booktabs' rules each, as in the paper."""
+    """One tabular with booktabs rules per table, as in the paper."""
     return "\n".join(map(_latex, tables))
 
 
 def comma_separated(tables: Sequence[Table]) -> str:
-    """One number a line, all digits of it, and the deviation in a column of its own."""
+    """One number per line, with all digits, and its deviation in a separate column."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["table", "attention", "column", "mean", "deviation"])
@@ -52,7 +52,7 @@ FORMATS: dict[str, Callable[[Sequence[Table]], str]] = {
 def _terminal(table: Table) -> str:
     body = [[_PRINTED.get(name, name), *(_starred(cell) for cell in cells)] for name, cells in table.rows]
     widths = [max(map(len, column)) for column in zip(*body, strict=True)]
-    # A long name stands in several lines rather than in a wide column.
+    # A long name is split over several lines to keep the column narrow.
     widths = [max(width, _NARROWEST) for width in widths]
     heads = [
         wrap(name, width, break_long_words=False) for name, width in zip(_head(table), widths, strict=True)

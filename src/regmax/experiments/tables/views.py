@@ -1,11 +1,11 @@
-"""What of a result goes into which table."""
+"""The columns of each table."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-# What is shown of the attention, by the name in the table: its shape, and how well it finds what is known to matter.
+# The attention columns by their name in the table: the structure, and how well it finds the known alignment.
 _SHAPE = {
     "zeros %": "zeros",
     "support": "support",
@@ -29,7 +29,7 @@ def _scores(results: Results) -> dict[str, list[Row]]:
 
 
 def _rouge(names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """The paper's two tables of summaries, truncated and not: every measure's F1, and the parts of ROUGE-L."""
+    """The paper's two tables of summaries, truncated and not: the F1 of every measure, and the parts of ROUGE-L."""
     parts: dict[str, dict[str, str]] = {}
     for name in names:
         if found := _ROUGE.fullmatch(name):
@@ -68,7 +68,7 @@ def _speed(results: Results) -> dict[str, list[Row]]:
     return {"speed": rows}
 
 
-# For each view the rows of its tables, by what is added to the title.
+# For each view, the rows of its tables by the suffix of the title.
 VIEWS: dict[str, Callable[[Results], dict[str, list[Row]]]] = {
     "scores": _scores,
     "attention": _attention,

@@ -1,4 +1,4 @@
-"""The three tasks: data, model and scores, behind what the training loop needs of them."""
+"""The three tasks: data, model and scores, with the interface that the training loop needs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ __all__ = ["Result", "Task", "build", "restore"]
 
 
 def build(config: Config, device: torch.device) -> Task:
-    """The task with its data and a new model, whose weights the seed decides."""
+    """The task with its data and a new model, whose initial parameters depend on the seed."""
     torch.manual_seed(config.seed)
     if isinstance(config, EntailmentConfig):
         return EntailmentTask.build(config, device)

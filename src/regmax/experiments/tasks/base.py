@@ -1,4 +1,4 @@
-"""What the training loop needs of a task."""
+"""The interface between the training loop and a task."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from regmax.experiments.config import Config
 
 @dataclass(frozen=True)
 class Result:
-    """What a model reaches on the test set."""
+    """The scores of a model on the test set."""
 
     scores: dict[str, float]
     attention: dict[str, float]
@@ -27,7 +27,7 @@ class Task(ABC):
     """Data and a model. Batches are lists of indices into the training set until they become tensors."""
 
     config: Config
-    model: nn.Module  # called on a batch, it gives the sum of the losses
+    model: nn.Module  # called on a batch, it returns the sum of the losses
 
     @classmethod
     @abstractmethod
@@ -44,7 +44,7 @@ class Task(ABC):
 
     @abstractmethod
     def epoch(self, epoch: int) -> list[list[int]]:
-        """The batches of an epoch: a function of the seed and the epoch alone, equally many in each."""
+        """The batches of an epoch: they depend only on the seed and the epoch, and every epoch has the same number."""
 
     @abstractmethod
     def batch(self, rows: Sequence[int]) -> Any:
@@ -52,11 +52,11 @@ class Task(ABC):
 
     @abstractmethod
     def weight(self, rows: Sequence[int]) -> float:
-        """What the sum of the losses of these examples is divided by."""
+        """The divisor of the summed losses of these examples."""
 
     @abstractmethod
     def words(self, rows: Sequence[int]) -> int:
-        """How many words these examples have, for the speed."""
+        """The number of words in these examples, for the speed."""
 
     @abstractmethod
     def develop(self) -> dict[str, float]:
@@ -67,8 +67,8 @@ class Task(ABC):
         """Scores on the test set."""
 
     def loss(self, model: nn.Module, rows: Sequence[int], whole: Sequence[int]) -> Tensor:
-        """The part of the loss of the batch `whole` that its rows `rows` contribute."""
+        """The contribution of `rows` to the loss of the batch `whole`."""
         if rows:
             return model(self.batch(rows)) / self.weight(whole)
-        # A process without rows must still take part in the exchange of gradients.
+        # A process without rows must still take part in the reduction of gradients.
         return model(self.batch(whole[:1])) * 0.0

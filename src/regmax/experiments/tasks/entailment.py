@@ -47,7 +47,7 @@ class EntailmentTask(Task):
 
     @classmethod
     def build(cls, config: EntailmentConfig, device: torch.device) -> "EntailmentTask":
-        """Read or generate the data; with fixed vectors the vocabulary covers the dev and test sets, too."""
+        """Read or generate the data; with fixed vectors the vocabulary also covers the dev and test sets."""
         splits = _splits(config)
         counted = splits.train if not config.glove else [*splits.train, *splits.dev, *splits.test]
         words = Vocabulary.build(text for pair in counted for text in (pair.premise, pair.hypothesis))

@@ -45,7 +45,7 @@ class Seq2SeqTask(Task):
 
     @classmethod
     def build(cls, config: Seq2SeqConfig, device: torch.device) -> "Seq2SeqTask":
-        """Read or generate the data, and count its words."""
+        """Read or generate the data, and build the vocabularies."""
         splits = _splits(config)
         limits = {"largest": config.largest_vocabulary, "least_count": config.least_count}
         sources, targets = [pair.source for pair in splits.train], [pair.target for pair in splits.train]
@@ -132,7 +132,7 @@ class Seq2SeqTask(Task):
 
     @torch.no_grad()
     def _attention(self, pairs: list[Pair]) -> dict[str, float]:
-        """Statistics of the attention when the true target is fed, so that all mappings answer the same questions."""
+        """Attention statistics with the true target as input, so that all mappings see the same words."""
         statistics = AttentionStatistics()
         for part in self._in_batches(pairs):
             _, attentions = self.model.teach(self._tensors([self._encode(pair) for pair in part]))
@@ -147,7 +147,7 @@ class Seq2SeqTask(Task):
         for rows in in_order([(len(pair.source),) for pair in pairs], self.config.batch):
             sources = [self.source_words.encode(pairs[i].source) for i in rows]
             lengths = torch.tensor([len(source) for source in sources], device=self.device)
-            # Twice the source and a few words: no translation is longer, and a bad model stops in time.
+            # Twice the source plus a few words: no translation is longer, and a bad model stops early.
             longest = min(self.config.longest_test, 2 * int(lengths.max()) + 10)
             hypotheses = beam_search(
                 self.model, padded(sources, self.device), lengths,
@@ -163,7 +163,7 @@ class Seq2SeqTask(Task):
         words = self.target_words.decode(hypothesis.words)
         if not self.config.copy_unknown:
             return words
-        seen = hypothesis.y.argmax(1).tolist()  # where each step looked most
+        seen = hypothesis.y.argmax(1).tolist()  # the source position with the most weight at each step
         return tuple(
             pair.source[i] if word == SPECIAL[UNKNOWN] else word for word, i in zip(words, seen, strict=False)
         )

@@ -1,1 +1,1 @@
-"""The training loop and what surrounds it."""
+"""The training loop: checkpoints, schedules, progress, several processes."""

@@ -1,7 +1,7 @@
-"""Checkpoints: one safetensors file each, written so that at every moment the old or the new one is whole.
+"""Checkpoints: one safetensors file each, written so that at any moment the old or the new one is complete.
 
-Tensors lie under `model.`, `optimizer.` and `random.`; everything else is JSON in the file's metadata, with
-a checksum, because safetensors itself does not notice a flipped bit.
+Tensor names begin with `model.`, `optimizer.` or `random.`; everything else is JSON in the file's metadata, with a
+checksum, because safetensors does not detect a flipped bit.
 """
 
 import json
@@ -21,8 +21,8 @@ _FORMAT = "regmax-experiment-1"
 
 
 def write(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-    """Write a checkpoint atomically: to another file, to the disk, and then to its name."""
-    # Tied parameters share memory, which safetensors refuses: each gets its own.
+    """Write a checkpoint atomically: to a temporary file, to the disk, then renamed."""
+    # Tied parameters share memory, which safetensors rejects: each gets a copy.
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     text = json.dumps(state)
     metadata = {"format": _FORMAT, "state": text, "checksum": _checksum(tensors, text)}
@@ -47,7 +47,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file so that a crash leaves the old content or the new, never a part."""
+    """Replace a file so that a crash leaves the old or the new content, never a part."""
     temporary = path.with_name(f".{path.name}.tmp")
     with temporary.open("wb") as file:
         file.write(content)
@@ -56,7 +56,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     temporary.replace(path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)  # the new name, too, must reach the disk
+        os.fsync(folder)  # the new name must also reach the disk
     finally:
         os.close(folder)
 
@@ -67,7 +67,7 @@ def model_tensors(model: torch.nn.Module) -> dict[str, Tensor]:
 
 
 def load_model(model: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
-    """Put what `model_tensors` took back into a model of the same shape."""
+    """Load the result of `model_tensors` into a model of the same shape."""
     own = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
     expected = model.state_dict()
     if {name: t.shape for name, t in own.items()} != {name: t.shape for name, t in expected.items()}:
@@ -76,13 +76,13 @@ def load_model(model: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """An optimizer's state under `optimizer.PARAMETER.NAME`; the rate is a function of the step and not part of it."""
+    """An optimizer's state under `optimizer.PARAMETER.NAME`, without the rate, which is a function of the step."""
     state = optimizer.state_dict()["state"]
     return {f"optimizer.{i}.{name}": tensor for i, values in state.items() for name, tensor in values.items()}
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Put what `optimizer_tensors` took back."""
+    """Load the result of `optimizer_tensors`."""
     state: dict[int, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():
         if key.startswith("optimizer."):

@@ -1,7 +1,7 @@
 """Several processes that train one model: `torchrun --nproc-per-node N -m regmax train ...`.
 
-Every process knows the whole batch and takes a part of its rows. Losses are sums, divided by what the whole batch
-weighs, and gradients are summed over the processes: the step is the one that a single process would make.
+Every process knows the whole batch and computes a part of its rows. Losses are sums, divided by the weight of the whole
+batch, and gradients are summed over the processes: the step equals that of a single process.
 """
 
 import os
@@ -17,13 +17,13 @@ from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 T = TypeVar("T")
-# The others wait while the first process evaluates.
+# The other processes wait while the first one evaluates.
 _PATIENCE = timedelta(hours=6)
 
 
 @dataclass(frozen=True)
 class World:
-    """This process among all."""
+    """This process in the group."""
 
     rank: int
     size: int
@@ -31,7 +31,7 @@ class World:
 
     @property
     def first(self) -> bool:
-        """Whether this process is the one that writes and prints."""
+        """Whether this is the process that writes and prints."""
         return self.rank == 0
 
     def share(self, rows: Sequence[int]) -> list[int]:
@@ -39,10 +39,10 @@ class World:
         return list(rows[self.rank :: self.size])
 
     def wrap(self, model: torch.nn.Module) -> torch.nn.Module:
-        """The model whose gradients are exchanged."""
+        """The model with synchronised gradients."""
         if self.size == 1:
             return model
-        # Rare words: a level of the output may take no part in one process's rows.
+        # A process may have no rare words in its rows: the second output level is then unused.
         return DistributedDataParallel(model, find_unused_parameters=True)
 
     def total(self, value: Tensor) -> float:
@@ -61,7 +61,7 @@ class World:
         return [t.cpu() for t in tensors]
 
     def from_first(self, value: T | None) -> T:
-        """The first process's value, for all."""
+        """Broadcast the value of the first process."""
         box = [value]
         if self.size > 1:
             dist.broadcast_object_list(box, 0)
@@ -70,7 +70,7 @@ class World:
 
 @contextmanager
 def join(device: str = "auto") -> Iterator[World]:
-    """Join the processes that torchrun started, or be alone."""
+    """Join the process group that torchrun started, or run as a single process."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     local = int(os.environ.get("LOCAL_RANK", "0"))
     cuda = device == "cuda" or (device == "auto" and torch.cuda.is_available())

@@ -1,8 +1,8 @@
 """The training loop.
 
-A run is a function of its configuration: the order of the batches and the learning rate depend on the step alone, and a
-checkpoint holds the rest. So a run that was killed at any moment, and resumed with as many threads, ends with the same
-bits; on a GPU, as far as its own operations repeat theirs.
+A run is a function of its configuration: the order of the batches and the learning rate depend only on the step, and a
+checkpoint holds the rest. So a run that was killed at any moment and resumed with the same number of threads ends with
+the same bits; on a GPU, as far as its operations are deterministic.
 """
 
 import dataclasses
@@ -28,11 +28,11 @@ from regmax.nn import AnnealGamma
 
 @dataclass
 class State:
-    """Where a run stands, besides its tensors."""
+    """The state of a run, except its tensors."""
 
     step: int = 0
     best: float = float("-inf")
-    waited: int = 0  # epochs since the best
+    waited: int = 0  # epochs since the best one
     seconds: float = 0.0  # of training, without evaluations
     epoch_loss: float = 0.0  # summed over the steps of the epoch
     epoch_seconds: float = 0.0
@@ -44,7 +44,7 @@ class State:
 
 
 class Trainer:
-    """A run in its folder, from its last checkpoint on, if there is one."""
+    """A run in its folder, starting from its last checkpoint, if there is one."""
 
     def __init__(self, config: Config, folder: Path, world: World) -> None:
         self.config, self.folder, self.world = config, folder, world
@@ -54,7 +54,7 @@ class Trainer:
         self.optimizer = _optimizer(config, self.task.model)
         self.annealing = _annealing(config, self.task.model, self.steps)
         self.state = State(fingerprint=self.task.fingerprint(), processes=world.size)
-        torch.manual_seed(config.seed + world.rank)  # each process drops other units
+        torch.manual_seed(config.seed + world.rank)  # different dropout in each process
         if (folder / runs.LAST).exists():
             self._resume()
         elif world.first:
@@ -72,7 +72,7 @@ class Trainer:
                 self._epoch(reporter)
 
     def _epoch(self, reporter: Reporter) -> None:
-        """The rest of the epoch that the state is in, and its evaluation."""
+        """Train the rest of the current epoch, and evaluate."""
         state = self.state
         epoch, done = divmod(state.step, self.steps_per_epoch)
         self.model.train()
@@ -90,7 +90,7 @@ class Trainer:
         self._finish_epoch(epoch + 1, reporter)
 
     def _step(self, rows: list[int]) -> float:
-        """One step of the optimizer on a batch, whichever process has which of its rows; the batch's loss."""
+        """One optimizer step on a batch, of which this process has some rows; returns the batch's loss."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate(self.config, self.state.step, self.steps_per_epoch)
         self.optimizer.zero_grad(set_to_none=True)
@@ -124,7 +124,7 @@ class Trainer:
         self._save()
 
     def _judge(self, score: float) -> None:
-        """Keep the best model, among those at the final gamma: a denser one is another mapping."""
+        """Keep the best model at the final gamma: a model at a larger gamma has another mapping."""
         if self.annealing is not None and not self.annealing.finished:
             return
         self.state.waited += 1
@@ -178,7 +178,7 @@ class Trainer:
 def _optimizer(config: Config, model: nn.Module) -> torch.optim.Optimizer:
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     kind = torch.optim.SGD if config.optimizer == "sgd" else torch.optim.Adam
-    # Fused: one pass over the parameters, most of which are word vectors, takes a fifth of the time of many.
+    # Fused: one pass over the parameters, mostly word vectors, takes a fifth of the time of several passes.
     return kind(parameters, lr=config.rate, weight_decay=config.weight_decay, fused=True)
 
 

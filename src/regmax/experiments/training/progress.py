@@ -1,4 +1,4 @@
-"""What a run tells while it trains: a progress bar on a terminal, a line for each epoch elsewhere, TensorBoard."""
+"""Progress of a run: a progress bar on a terminal, one line per epoch elsewhere, TensorBoard."""
 
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +16,7 @@ _EVERY = 10  # steps between two updates
 
 
 class Reporter:
-    """The progress of a run; `quiet` says nothing, for all processes but the first."""
+    """The progress of a run; `quiet` prints nothing, for all processes except the first."""
 
     def __init__(self, title: str, total: int, *, folder: Path | None, start: int, quiet: bool) -> None:
         console = Console(quiet=quiet, highlight=False, soft_wrap=True)
@@ -45,7 +45,7 @@ class Reporter:
             self._board.close()
 
     def due(self, step: int) -> bool:
-        """Whether `step` is one of those that are shown."""
+        """Whether `step` is shown."""
         return step % _EVERY == 0
 
     def step(self, step: int, loss: float, speed: float) -> None:
@@ -72,5 +72,5 @@ def _board(folder: Path, start: int) -> "SummaryWriter":
         raise ExperimentError(
             f"{error.name} is missing: install it, or choose `--no-tensorboard`."
         ) from error
-    # What a killed run has logged beyond its last checkpoint is logged again.
+    # Steps that a killed run logged after its last checkpoint are logged again.
     return SummaryWriter(str(folder), purge_step=start)

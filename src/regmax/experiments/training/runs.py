@@ -1,4 +1,4 @@
-"""Run folders: what lies where, and that nothing is overwritten."""
+"""Run folders: the names of their files, and protection against overwriting."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from regmax.experiments.tasks import Result
 from regmax.experiments.training.checkpoints import write_atomically
 
 CONFIG = "config.json"
-LAST = "last.safetensors"  # everything that resuming needs
+LAST = "last.safetensors"  # all state for resuming
 BEST = "best.safetensors"  # the model of the best dev score
 HISTORY = "history.json"  # the scores after each epoch
 RESULT = "result.json"  # the scores on the test set
@@ -22,7 +22,7 @@ TENSORBOARD = "tensorboard"
 
 
 def create(config: Config, folder: Path) -> None:
-    """Make a new run folder; one that is there must be empty."""
+    """Create a run folder; an existing one must be empty."""
     if folder.exists() and any(path for path in folder.iterdir() if not path.name.endswith(".tmp")):
         raise ExperimentError(
             f"{folder} is not empty: `--resume` continues its run, another `--out` starts a new one."
@@ -32,7 +32,7 @@ def create(config: Config, folder: Path) -> None:
 
 
 def resume(folder: Path, given: Mapping[str, Any]) -> Config:
-    """The configuration of a run that is there; what the command gives must not contradict it."""
+    """The configuration of an existing run; options of the command must not contradict it."""
     if not (folder / CONFIG).exists():
         raise ExperimentError(f"{folder} holds no run to resume: {CONFIG} is missing.")
     config = configs.load(folder / CONFIG)
@@ -43,7 +43,7 @@ def resume(folder: Path, given: Mapping[str, Any]) -> Config:
 
 
 def write_result(folder: Path, config: Config, result: Result, history: list[dict[str, float]]) -> None:
-    """Write the test scores with all that a table needs, the outputs and the examples."""
+    """Write the test scores with everything that a table needs, the outputs and the examples."""
     record = {
         "task": config.task,
         "mapping": config.mapping,
@@ -63,7 +63,7 @@ def write_result(folder: Path, config: Config, result: Result, history: list[dic
 
 
 def read_result(folder: Path) -> dict[str, Any]:
-    """Read what `write_result` wrote."""
+    """Read a result written by `write_result`."""
     path = folder / RESULT
     if not path.exists():
         raise ExperimentError(f"{folder} holds no finished run: {RESULT} is missing.")

@@ -1,4 +1,4 @@
-"""The learning rate as a function of the step alone, so that a run resumes without remembering it."""
+"""The learning rate as a function of the step, so that checkpoints need not store it."""
 
 from regmax.experiments.config import Config
 
@@ -6,8 +6,8 @@ from regmax.experiments.config import Config
 def rate(config: Config, step: int, steps_per_epoch: int) -> float:
     """The learning rate of step 0, 1, ...
 
-    It rises linearly over the first `warm_up` of all steps, and falls linearly to zero from `decay_from` on; or it
-    is halved after epoch `halve_after` and after each further epoch.
+    It increases linearly over the first `warm_up` of all steps, and decreases linearly to zero from `decay_from` on;
+    or it is halved after epoch `halve_after` and after each further epoch.
 
     Example:
         >>> from regmax.experiments.config import make

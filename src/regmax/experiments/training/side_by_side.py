@@ -1,4 +1,4 @@
-"""Several runs at once, each in a process of its own with one thread: faster than one by one with several threads."""
+"""Parallel runs, one process with one thread each: faster than one after the other with several threads."""
 
 import asyncio
 import os
@@ -18,15 +18,15 @@ from regmax.experiments.training import runs
 _CONTINUE = (
     "import pathlib, sys; from regmax.experiments.run import resume; resume(pathlib.Path(sys.argv[1]), {})"
 )
-# One thread, and what a run prints is read at once.
+# One thread, and unbuffered output.
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-_EPOCH = re.compile(r"(.* epoch (\d+)): (.*)")  # as training.progress prints it
+_EPOCH = re.compile(r"(.* epoch (\d+)): (.*)")  # the format of training.progress
 
 
 def train_side_by_side(configs: Mapping[Path, Config]) -> None:
-    """Train runs in their folders, as many at once as there are cores.
+    """Train runs in their folders, one per core at a time.
 
-    Finished runs are left alone, and those that were interrupted continue: call it again after Ctrl-C.
+    Finished runs are skipped, and interrupted ones continue: call it again after Ctrl-C.
     """
     for folder, config in configs.items():
         if not (folder / runs.CONFIG).exists():
@@ -38,7 +38,7 @@ def train_side_by_side(configs: Mapping[Path, Config]) -> None:
 
 
 class _Bars:
-    """A bar for each run on a terminal, a line for each epoch elsewhere."""
+    """One bar per run on a terminal, one line per epoch elsewhere."""
 
     def __init__(self, configs: Mapping[Path, Config]) -> None:
         console = Console(highlight=False, soft_wrap=True)
@@ -67,10 +67,10 @@ class _Bars:
     def start(self, folder: Path) -> None:
         """Show that a run has begun."""
         self._bars.start_task(self._tasks[folder])
-        self._bars.update(self._tasks[folder], scores="reads its data")
+        self._bars.update(self._tasks[folder], scores="reading data")
 
     def line(self, folder: Path, line: str) -> None:
-        """Show what a run has printed."""
+        """Show the output of a run."""
         found = _EPOCH.fullmatch(line)
         if found is None:
             self._bars.console.print(line)
@@ -104,7 +104,7 @@ async def _train(folder: Path, cores: asyncio.Semaphore, bars: _Bars) -> None:
             errors, _ = await asyncio.gather(process.stderr.read(), _follow(process.stdout, folder, bars))
             code = await process.wait()
         finally:
-            # Another run has failed, or someone is tired of waiting. Checkpoints are whole at any moment.
+            # Another run failed, or the user interrupted. Checkpoints are complete at any moment.
             if process.returncode is None:
                 process.terminate()
                 await process.wait()
