@@ -1,4 +1,4 @@
-"""`regmax bench`: every mapping against `torch.softmax`, and how its time grows with the rows' length."""
+"""`regmax bench`: every mapping against `torch.softmax`, and how time grows with the length of the rows."""
 
 import argparse
 import sys
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from regmax.bench.report import Report
 
 Item = TypeVar("Item")
-# `measure(quick=...)` of benchmarks/attention.py, which is no part of the package: rows of figures about attention as a
-# whole. Those with `mapping`, `n` and `ratio` (and `run`, `threads`) are drawn.
+# `measure(quick=...)` of benchmarks/attention.py, which is not part of the package: measurements of whole attention
+# calls. Rows with `mapping`, `n` and `ratio` (and `run`, `threads`) are drawn.
 Attention = Callable[..., list[dict[str, Any]]]
 
 PARTS = ("ratios", "growth", "attention")
@@ -23,7 +23,7 @@ SCORES = ("normal", "peaked", "attention", "flat", "padding", "causal")
 
 
 def run(arguments: Sequence[str], attention: Attention | None = None) -> int:
-    """Measure, print the tables, write the JSON and the pictures; an interrupt keeps what was measured."""
+    """Measure, print the tables, write the JSON and the pictures; an interrupt keeps the measurements so far."""
     options = _parser().parse_args(arguments)
     try:
         from regmax.bench import machine
@@ -81,7 +81,7 @@ def _draw(report: "Report", folder: Path) -> None:
 
 
 def _progress(items: Sequence[Item], label: Callable[[Item], str]) -> Iterable[Item]:
-    """The items, each announced: in one line of a terminal that rewrites itself, in a line each elsewhere."""
+    """The items with progress: one line that is rewritten on a terminal, one line per item elsewhere."""
     terminal, start = sys.stderr.isatty(), time.monotonic()
     for done, item in enumerate(items):
         left = (len(items) - done) * (time.monotonic() - start) / done if done else 0.0

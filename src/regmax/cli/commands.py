@@ -1,4 +1,4 @@
-"""The entry point: it names the commands, and imports only the one that was asked for."""
+"""The entry point: lists the commands and imports only the requested one."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""`regmax demo`: what each mapping makes of the scores of one sentence, and of a model that is trained with it."""
+"""`regmax demo`: the weights of one sentence under each mapping, and a model trained with each."""
 
 import argparse
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from regmax.cli.errors import CommandError
 from regmax.cli.structure import Row
 from regmax.regularizers import KernelRegularizer
 
-# What a model might score each word with. The words of a phrase score alike: softmax keeps every word,
-# sparsemax weighs a phrase unevenly, fusedmax keeps it whole, and oscarmax gives words that score alike one
-# weight, wherever they are.
+# Plausible scores of a model. The words of a phrase have similar scores: softmax keeps every word, sparsemax weighs
+# the words of a phrase unevenly, fusedmax makes the phrase one segment, and oscarmax gives words with similar scores
+# one weight, adjacent or not.
 SENTENCE = "the old lighthouse keeper has not seen a single ship since early spring ."
 SCORES = np.array([0.95, 1.32, 1.43, 1.38, 0.45, 0.58, 0.88, 0.60, 1.30, 1.41, 0.31, 1.12, 1.14, -0.60])
 
@@ -29,7 +29,7 @@ MAPPINGS: dict[str, KernelRegularizer] = {
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print the table, train, and name the report last; with `--quick`, the picture of the table."""
+    """Print the table, train, and print the report's path last; with `--quick`, only the table and its picture."""
     options = _parser().parse_args(arguments)
     rows = [row(name, omega) for name, omega in MAPPINGS.items()]
     terminal.show(SENTENCE.split(), SCORES, rows)

@@ -10,7 +10,7 @@ from regmax.cli.errors import CommandError
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print the scores; the run itself stays as it is."""
+    """Print the scores; the run is not changed."""
     options = _parser().parse_args(arguments)
     try:
         from regmax.experiments import run as runs

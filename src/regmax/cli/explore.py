@@ -1,4 +1,4 @@
-"""`regmax explore`: write one HTML file in which attention weights can be explored."""
+"""`regmax explore`: write one HTML file for exploring attention weights."""
 
 import argparse
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""One sentence as a picture: its scores as bars, and under them a row of weights for each mapping."""
+"""One sentence as a picture: its scores as bars, and below them one row of weights per mapping."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -49,7 +49,7 @@ def _figures(options: argparse.Namespace) -> "Iterator[tuple[str, Figure]]":
 
 
 def _runs(folders: Sequence[Path]) -> list[Path]:
-    """The runs among these folders and all below them."""
+    """The runs in these folders and their subfolders."""
     found = sorted({history.parent for folder in folders for history in folder.rglob("history.json")})
     if not found:
         raise CommandError("`regmax plot curves RUN ...` needs runs: no folder holds a history.json.")
@@ -68,7 +68,7 @@ def _heat_maps(options: argparse.Namespace) -> "Iterator[tuple[str, Figure]]":
 
 
 def _panels(example: plots.Example, settings: Sequence[plots.Setting]) -> "Figure":
-    """Every mapping of the scores; of several models, each with the mapping it was trained with."""
+    """One panel per mapping; with several models, one per model with the mapping it was trained with."""
     trained = [view for view in example.views if view.mapping is not None]
     pairs = [(view, view.mapping) for view in trained if view.mapping] or [
         (view, setting) for view in example.views for setting in settings

@@ -1,4 +1,4 @@
-"""What there is to see in a row of weights: zeros, runs of fused neighbours, clusters."""
+"""The structure of a row of weights: zeros, segments, clusters."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ class Row:
     name: str
     parameter: str
     y: Weights
-    clustered: bool = False  # equal weights belong together wherever they are, not only side by side
+    clustered: bool = False  # equal weights form clusters, not only segments
 
     @property
     def setting(self) -> str:
-        """The mapping as a command line names it: `fusedmax,lam=0.1`."""
+        """The mapping as written on the command line: `fusedmax,lam=0.1`."""
         return ",".join(filter(None, (self.name, self.parameter)))
 
 
 def runs(y: Weights) -> list[tuple[int, int]]:
-    """The pieces [start, stop) of neighbours of exactly equal weight, from left to right.
+    """The ranges [start, stop) of adjacent exactly equal weights, zeros included, from left to right.
 
     Example:
         >>> runs(np.array([0.4, 0.4, 0.2, 0.0, 0.0]))
@@ -40,7 +40,7 @@ def runs(y: Weights) -> list[tuple[int, int]]:
 
 
 def brackets(y: Weights) -> list[str]:
-    """A bracket piece per weight, drawn down along every run of two or more nonzero weights.
+    """One character per weight: a vertical bracket along every segment of two or more weights.
 
     Example:
         >>> "".join(brackets(np.array([0.3, 0.3, 0.3, 0.1, 0.0, 0.0])))
@@ -54,7 +54,7 @@ def brackets(y: Weights) -> list[str]:
 
 
 def clusters(y: Weights) -> list[str]:
-    """A letter per weight that occurs more than once, wherever in the row; A is the largest such weight.
+    """One letter per weight that occurs more than once in the row, adjacent or not; A is the largest such weight.
 
     Example:
         >>> "".join(clusters(np.array([0.3, 0.1, 0.3, 0.2, 0.1, 0.0])))

@@ -9,7 +9,7 @@ from regmax.cli.errors import CommandError
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print the tables of all finished runs that are found."""
+    """Print the tables of all finished runs."""
     try:
         from regmax.experiments.errors import ExperimentError
         from regmax.experiments.tables import FORMATS, VIEWS, find_runs, tables

@@ -1,7 +1,7 @@
-"""Rows of weights as a table in the terminal: words down, mappings across.
+"""Rows of weights as a table in the terminal: words in rows, mappings in columns.
 
-The layout is plain text. Where rich is installed it is coloured too: the background of a weight says how
-large it is, so that a fused phrase is one block of one shade.
+The layout is plain text. If rich is installed, it is also coloured: the background of a weight shows its size, so
+a segment is one area of one shade.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from regmax.cli.structure import Row, Weights, brackets, clusters
 ZERO = "·"
 LEGEND = f"{ZERO} exactly zero    ╭│╰ fused: equal to the last bit    A B C clusters of equal weight"
 
-# A piece of a line: the text, and a weight in [0, 1] that colours it, or None for no colour.
+# A part of a line: the text, and a weight in [0, 1] that colours it, or None for no colour.
 Piece = tuple[str, float | None]
 Line = list[Piece]
 
@@ -22,7 +22,7 @@ _LIGHT, _DARK = (222, 235, 247), (8, 69, 148)
 
 
 def show(words: Sequence[str], x: Weights, rows: Sequence[Row]) -> None:
-    """Print the table, coloured where rich is installed and the output is a terminal."""
+    """Print the table, coloured if rich is installed and the output is a terminal."""
     lines = layout(words, x, rows)
     try:
         from rich.console import Console
@@ -37,7 +37,7 @@ def show(words: Sequence[str], x: Weights, rows: Sequence[Row]) -> None:
 
 
 def layout(words: Sequence[str], x: Weights, rows: Sequence[Row]) -> list[Line]:
-    """The table's lines, the header and the summary included."""
+    """The table's lines, including the header and the summary."""
     largest = max(float(row.y.max()) for row in rows)
     columns = [_column(row, largest) for row in rows]
     body = [
@@ -71,7 +71,7 @@ def _column(row: Row, largest: float) -> list[Line]:
 
 
 def _cell(weight: float, mark: str, shade: float) -> Line:
-    """A weight with its mark, and a gap around it so that the colours of two mappings do not touch."""
+    """A weight with its mark, and a margin so that the colours of two mappings do not touch."""
     if weight == 0:
         return [(f"{ZERO:^{_CELL}}", None)]
     return [(" ", None), (f"{f'{mark} {weight:.3f}  ':^{_CELL - 2}}", shade), (" ", None)]

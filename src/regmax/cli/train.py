@@ -15,7 +15,7 @@ _ABOUT = "Train a model with one mapping on generated data, or on files; test it
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Train, test, print the scores, and the run's folder last."""
+    """Train, test, print the scores, and print the run's folder last."""
     try:
         from regmax.experiments import overrides
         from regmax.experiments import run as runs
@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
         )
     except ExperimentError as error:
         raise CommandError(str(error)) from error
-    if result is not None:  # several processes: the first has it
+    if result is not None:  # with several processes, only the first has it
         _show(result, folder)
     return 0
 
@@ -71,7 +71,7 @@ def _add_hub(command: argparse.ArgumentParser, columns: Sequence[str]) -> None:
 
 
 class _Wide(argparse.HelpFormatter):
-    """Wide enough for one field a line."""
+    """Wide enough for one field per line."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=36, width=110)
