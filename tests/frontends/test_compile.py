@@ -13,7 +13,7 @@ from table import DEFAULTS, Entry
 
 import regmax
 
-# Tracing is what can go wrong; `aot_eager` traces forward and backward as inductor does, without its C++ compiler.
+# Only tracing can go wrong; `aot_eager` traces forward and backward as inductor does, without its C++ compiler.
 BACKEND = "aot_eager"
 MAPPINGS = pytest.mark.parametrize("entry", DEFAULTS, ids=str)
 
@@ -84,7 +84,7 @@ TRANSFORMS: dict[str, Callable[[Any, torch.Tensor], Callable[[torch.Tensor], Any
 }
 
 
-# Without the core there are long graphs to trace, and one pooling mapping has them all.
+# Without the core the graphs are long, and one pooling mapping covers all of them.
 PATHS = [(entry, True) for entry in DEFAULTS] + [(DEFAULTS[2], False)]
 
 
@@ -121,7 +121,7 @@ def test_max_and_gap_compile(entry: Entry, torch_path: str) -> None:
 
 
 class Attend(torch.nn.Module):
-    """A module around a mapping, for export."""
+    """A mapping as a module, for export."""
 
     def __init__(self, entry: Entry) -> None:
         super().__init__()
@@ -143,7 +143,7 @@ def test_export(entry: Entry, torch_path: str) -> None:
 @MAPPINGS
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_autocast(entry: Entry, torch_path: str, dtype: torch.dtype) -> None:
-    """Scores from an autocast product come in half precision; weights and gradients are still right."""
+    """Scores from an autocast product have half precision; weights and gradients are still right."""
     q, k = (torch.randn(4, 8, generator=torch.Generator().manual_seed(s)).requires_grad_() for s in (0, 1))
     with torch.autocast("cpu", dtype=dtype):
         x = q @ k.T
@@ -173,7 +173,7 @@ KERNELS = [
 @pytest.mark.parametrize("per_row", [False, True])
 def test_opcheck(kernel: str, theta: float, masked: bool, per_row: bool) -> None:
     x, v = direction(3, 6), direction(3, 6).flip(0)
-    regmax.sparsemax(x)  # the operators are registered when a tensor is first touched
+    regmax.sparsemax(x)  # the operators are registered by the first call with a tensor
     mask = torch.tensor([True, False, True, True, True, True]) if masked else None
     thetas = torch.full((3, 1), theta, dtype=torch.float64) if per_row else None
     torch.library.opcheck(torch.ops.regmax.argmax, (x, mask, thetas, theta, kernel))

@@ -1,4 +1,4 @@
-"""Strides, dimensions and float types: the same numbers, however they lie in memory."""
+"""Strides, dimensions and float types: the result does not depend on the memory layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch.func on the real kernels: grad, vjp, jvp, jacrev, jacfwd, hessian and vmap, alone and composed."""
+"""torch.func on the real kernels: grad, vjp, jvp, jacrev, jacfwd, hessian and vmap, single and composed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def direction(*shape: int, seed: int = 1) -> torch.Tensor:
 
 
 def dense_jacobian(entry: Entry, x: torch.Tensor) -> torch.Tensor:
-    """J by finite differences: what the transforms must give, from forward calls alone."""
+    """J by finite differences of forward calls, the expected result of the transforms."""
     h, eye = 1e-6, torch.eye(x.shape[-1], dtype=x.dtype)
     return torch.stack([(entry(x + h * e) - entry(x - h * e)) / (2 * h) for e in eye], dim=-1)
 
@@ -41,7 +41,7 @@ def test_first_derivatives(entry: Entry, torch_path: str) -> None:
 
 
 def test_second_derivatives(entry: Entry, torch_path: str) -> None:
-    """Of a quadratic of y, so that a missing second-order term shows even where J is locally constant."""
+    """The Hessian of a quadratic of y, so that a missing second-order term shows even if J is locally constant."""
     x, v = rows(entry)[0], direction(6)
 
     def loss(t: torch.Tensor) -> torch.Tensor:
@@ -107,7 +107,7 @@ def test_vmap_of_derivatives(entry: Entry, torch_path: str) -> None:
 
 
 def test_per_sample_gradients(entry: Entry, torch_path: str) -> None:
-    """What differential privacy asks: a gradient for each sample, through a shared parameter."""
+    """As in differential privacy: one gradient per sample, through a shared parameter."""
     x, w = rows(entry), torch.ones(6, dtype=torch.float64)
 
     def loss(w: torch.Tensor, row: torch.Tensor) -> torch.Tensor:

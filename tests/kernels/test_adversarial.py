@@ -1,4 +1,4 @@
-"""The adversarial rows of `adversarial.py`, fewer of them, and proof that its judges can say no."""
+"""A small number of the adversarial rows of `adversarial.py`, and tests that its judges reject wrong results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_every_instruction_set(name: str, capfd: pytest.CaptureFixture[str]) -> 
     try:
         native.use_instruction_set(name)
     except ValueError:
-        pytest.skip("this machine has it not")
+        pytest.skip("this machine does not have it")
     try:
         assert native.instruction_set() == name
         assert not adversarial.run(rows=10_000, seed=200, seconds=120), capfd.readouterr().out
@@ -56,7 +56,7 @@ def test_the_judge_of_weights_says_no(kernel: str, theta: float) -> None:
     moved = y.copy()
     moved[0] = (0.9 * y[0] + 0.1 * (y[0] > 0) / np.sum(y[0] > 0)).astype(
         np.float32
-    )  # towards its support's centre
+    )  # towards the centre of its support
     assert "gap" in adversarial.forward_faults(batch, moved)[0]
     assert "sum" in adversarial.forward_faults(batch, np.float32(1.001) * y)[0]
     assert adversarial.forward_faults(batch, np.where(y == 0, np.float32(-0.0), y))

@@ -48,7 +48,7 @@ ROWS: dict[str, Callable[[np.random.Generator, int, int], Array]] = {
 
 
 def masked_rows(kind: str, d: int) -> tuple[Array, Array]:
-    """Eight rows of one kind and their mask, which keeps all of the first four; the last two hold some -inf."""
+    """Eight rows of one kind and their mask, which keeps all of the first four; the last two contain some -inf."""
     rng = np.random.default_rng([d, *kind.encode()])
     x, keep = ROWS[kind](rng, 8, d), np.ones((8, d), bool)
     keep[4:] = rng.random((4, d)) < 0.7
@@ -57,7 +57,7 @@ def masked_rows(kind: str, d: int) -> tuple[Array, Array]:
 
 
 def interior_points(kernel: str, theta: float | None) -> Array:
-    """Rows whose support and groups stay as they are nearby, with at least two weights."""
+    """Rows whose support and groups are locally constant, with at least two weights."""
     x = np.random.default_rng(1).normal(size=(60, 12)) * (2.0 if kernel.startswith("prox") else 0.4)
     moves = 1e-5 * np.random.default_rng(2).normal(size=(4, *x.shape))
     structures = [structure(reference.argmax(kernel, x + move, None, theta)) for move in moves]
@@ -68,13 +68,13 @@ def interior_points(kernel: str, theta: float | None) -> Array:
 
 
 def structure(y: Array) -> Array:
-    """For every pair of positions, which magnitude is larger; zero is one more position."""
+    """For every pair of positions, which magnitude is larger; zero counts as one more position."""
     magnitude = np.abs(np.c_[y, np.zeros(len(y))])
     return np.sign(magnitude[:, :, None] - magnitude[:, None, :])
 
 
 def rounding_scale(kernel: str, x: Array, theta: float | None) -> float:
-    """What rounding is relative to: prox kernels keep the scores' scale, pooling adds the penalty's."""
+    """The scale of rounding errors: prox kernels keep the scale of the scores, pooling adds that of the penalty."""
     scores = np.abs(x[np.isfinite(x)]).max(initial=0.0) if kernel.startswith("prox") else 0.0
     penalty = {"fusedmax": 4, "oscarmax": x.shape[-1], "prox_oscar": x.shape[-1]}.get(kernel, 1)
     return max(1.0, scores, penalty * (theta or 0.0))
@@ -152,7 +152,7 @@ def test_theta_gradients_are_derivatives(kernel: str, theta: float, masked: bool
     weights, kept = torch.tensor(y), torch.tensor(keep)
     gradient = tensors.theta_gradient(kernel, weights, kept, theta)
     change = -tensors.jacobian_product(kernel, weights, gradient, kept, theta).numpy()
-    # A mask moves rows about: those that then lie at a kink are not differentiable.
+    # A mask changes rows: those that are then at a kink are not differentiable.
     error = np.abs(change - (near[0] - near[1]) / 2e-6).max(1)
     assert np.abs(change).max() > 0.01
     assert (error < 1e-6 * np.abs(change).max()).mean() >= (0.8 if masked else 1.0)

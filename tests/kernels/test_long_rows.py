@@ -1,4 +1,4 @@
-"""oscarmax of long rows with many weights: float32 sorts them in other ways than float64, and pools them by value."""
+"""oscarmax of long rows with many weights: float32 sorts them differently from float64, and pools them by value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import regmax
 from regmax.kernels import reference
 
 Array = np.ndarray
-# Around the sizes where the sort changes: a vector, a tile, powers of two, and rows that are merged from parts.
+# Around the sizes at which the sort changes: a vector, a tile, powers of two, and rows merged from parts.
 LENGTHS = (33, 64, 65, 255, 256, 257, 1000, 4096, 4097, 9001)
 ROWS: dict[str, Callable[[np.random.Generator, int], Array]] = {
     "normal": lambda rng, d: rng.normal(size=(4, d)),

@@ -1,4 +1,4 @@
-"""Threads, forks and imports: what happens around the kernels."""
+"""Threads, forks and imports."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_number_of_threads_does_not_change_a_bit(entry: Entry, shape: tuple[
     for threads in (1, 2, 3, 2):
         torch.set_num_threads(threads)
         parts = (*forward_and_backward(entry, x), *forward_and_backward(entry, x, mask=mask))
-        # softmax is torch's own, whose backward rounds differently with other numbers of threads.
+        # softmax is torch's own; the rounding of its backward depends on the number of threads.
         results.append(parts[::2] if entry.mapping == "softmax" else parts)
     for other in results[1:]:
         for a, b in zip(results[0], other, strict=True):
@@ -53,7 +53,7 @@ def test_the_number_of_threads_does_not_change_a_bit(entry: Entry, shape: tuple[
 @MAPPINGS
 @pytest.mark.parametrize("shape", [(8192, 64), (4096, 128), (1024, 512), (256, 2048)])
 def test_a_large_batch_is_its_parts(entry: Entry, shape: tuple[int, int]) -> None:
-    """Large results are written past the caches, those of the parts are not."""
+    """Large results use non-temporal stores, those of the parts do not."""
     torch.set_num_threads(1)
     x = torch.randn(shape, generator=torch.Generator().manual_seed(2))
     mask = torch.arange(shape[1]) < torch.randint(
@@ -73,7 +73,7 @@ def _work_in_child(queue: Any, x: np.ndarray) -> None:
 
 
 def test_a_fork_after_threads_does_not_hang() -> None:
-    """A child has none of its parent's worker threads: waiting for them would last forever."""
+    """A child process has none of its parent's worker threads: it would wait for them forever."""
     torch.set_num_threads(2)
     x = np.random.default_rng(0).normal(size=(4096, 128)).astype(np.float32)
     regmax.fusedmax(torch.tensor(x), lam=0.1)
@@ -111,7 +111,7 @@ def test_concurrent_calls_do_not_disturb_each_other(entry: Entry) -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads are counted in /proc")
 def test_torch_and_the_core_share_their_threads() -> None:
-    """Two sets of threads would take the cores from each other."""
+    """Two thread pools would compete for the cores."""
     code = """
 import os, torch, regmax
 torch.set_num_threads(2)
@@ -143,7 +143,7 @@ def test_numpy_arrays_need_no_torch() -> None:
 
 
 def test_importing_regmax_is_quick() -> None:
-    """NumPy's own import is not counted. The best of several: the machine may be busy."""
+    """NumPy's own import is not counted. The minimum of several: the machine may be busy."""
     code = "import numpy, time; t = time.perf_counter(); import regmax; print(time.perf_counter() - t)"
     assert min(float(run_python(code)) for _ in range(5)) < 0.2
 

@@ -1,4 +1,4 @@
-"""The simplex projection, the proximal operators of TV and OWL, and what `groups` reads off weights."""
+"""The simplex projection, the proximal operators of TV and OWL, and `groups`."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_gradients_flow_to_the_strengths_of_building_blocks(torch_path: str) -> 
     per_row = torch.linspace(0.1, 0.5, 5, dtype=torch.float64)[:, None].requires_grad_()
     assert gradcheck(regmax.prox_tv1d, (x, per_row))
     weights = torch.tensor([1.0, 0.7, 0.5, 0.3, 0.15, 0.05], dtype=torch.float64, requires_grad=True)
-    # Weights are checked to be sorted, so they are moved along a direction that keeps them so.
+    # Weights must be sorted, so they are moved along a direction that keeps them sorted.
     assert gradcheck(
         lambda t: regmax.prox_owl(x.detach(), weights * t),
         torch.ones((), dtype=torch.float64, requires_grad=True),

@@ -1,4 +1,4 @@
-"""Masks, infinities, NaN and empty arrays: the rows that a model meets sooner or later."""
+"""Masks, infinities, NaN and empty arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INF = np.inf
 
 
 def test_the_example_of_the_fused_chain(front: Front) -> None:
-    """A padded position is deleted: it is no neighbour in the chain, as a fill value would be."""
+    """A padded position is deleted: it is not adjacent to a kept position, as a fill value would be."""
     expected = [0.4, 0.4, 0.2]
     x = np.array([1.0, 0.9, 0.6])
     np.testing.assert_allclose(front(regmax.fusedmax, x, lam=0.1), expected, rtol=0, atol=1e-15)

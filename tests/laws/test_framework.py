@@ -1,4 +1,4 @@
-"""What the paper says about the framework: Figure 2, the special cases, and the formulas of Omega."""
+"""The paper's statements about the framework: Figure 2, the special cases, and the formulas of Omega."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_sparsemax_is_a_special_case(front: Front, mapping: str, parameters: dic
 
 
 def test_large_p_and_small_p_are_different_mappings(front: Front) -> None:
-    """sqpnormmax tends to a smoother mapping as p falls: the support cannot shrink."""
+    """sqpnormmax becomes smoother as p decreases: the support cannot shrink."""
     x = np.random.default_rng(1).normal(size=(30, 9))
     sizes = [np.sum(front(regmax.sqpnormmax, x, p=p) > 0, axis=-1) for p in (2.0, 1.7, 1.4, 1.2)]
     for smaller, larger in pairwise(sizes):
@@ -143,7 +143,7 @@ def test_gamma_scales_scores(entry: Entry, front: Front) -> None:
 
 
 def test_the_composition_is_the_papers_and_not_the_optimum(front: Front) -> None:
-    """P_simplex(prox_OSCAR(x)): not invariant to constants, and, as the errata says, not optimal."""
+    """P_simplex(prox_OSCAR(x)): not invariant to constants, and, as the errata state, not optimal."""
     x, lam = np.random.default_rng(5).normal(size=(40, 6)), 0.1
     omega = regmax.OscarComposition(lam)
     weights = lam * np.arange(5, -1, -1.0)

@@ -40,7 +40,7 @@ def test_gradcheck_first_and_second_order(entry: Entry, torch_path: str, layout:
 
 
 def test_gradcheck_with_a_mask(entry: Entry, torch_path: str) -> None:
-    """The interior point is what the mask leaves; what it hides is far larger."""
+    """The kept scores are an interior point; the masked ones are far larger."""
     x, mask = np.full((2, 9), 50.0), np.zeros(9, dtype=bool)
     mask[[0, 2, 3, 5, 7, 8]] = True
     x[:, mask] = interior(entry, 2, 6)
@@ -66,7 +66,7 @@ def test_gradcheck_with_minus_infinity(entry: Entry, torch_path: str) -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 1e3])
 def test_a_jacobian_five_ways(entry: Entry, torch_path: str, scale: float) -> None:
-    """Closed form, reverse mode, forward mode, vJ and Jv; large gammas scale scores and Jacobian alike."""
+    """Closed form, reverse mode, forward mode, vJ and Jv; large gammas scale both scores and Jacobian."""
     x, d = tensor(scale * interior(entry, 1, 7)[0]), 7
 
     def function(row: torch.Tensor) -> torch.Tensor:
@@ -108,7 +108,7 @@ def _squared_p_norm_hessian(y: np.ndarray, p: float) -> np.ndarray:
 
 
 def _bordered_inverse(hessian: np.ndarray, support: np.ndarray) -> np.ndarray:
-    """dy for dx under H dy + dtau = dx, sum dy = 0: what the paper's (I + A(B - I)) J = A solves on the support."""
+    """dy for dx under H dy + dtau = dx, sum dy = 0: on the support, the paper's (I + A(B - I)) J = A solves this."""
     m = len(hessian)
     system = np.block([[hessian, np.ones((m, 1))], [np.ones((1, m)), np.zeros((1, 1))]])
     j = np.zeros((support.size, support.size))
@@ -119,7 +119,7 @@ def _bordered_inverse(hessian: np.ndarray, support: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("d", [63, 64, 65, 130])
 @pytest.mark.parametrize("masked", [False, True])
 def test_products_of_long_rows(entry: Entry, torch_path: str, d: int, masked: bool) -> None:
-    """Long rows remember their support as bits, short ones do not: both against the closed form."""
+    """Long rows save their support as bits, short ones do not: both against the closed form."""
     rng = np.random.default_rng(d)
     x, v = tensor(0.3 * rng.normal(size=(3, d))), direction(3, d)
     mask = torch.tensor(rng.random((3, d)) < (0.7 if masked else 1.1))
@@ -132,7 +132,7 @@ def test_products_of_long_rows(entry: Entry, torch_path: str, d: int, masked: bo
 
 
 def test_equal_weights_have_one_gradient_wherever_they_are() -> None:
-    """Scores a multiple of lam apart: pooled sums are equal but for rounding, which must not hide equal weights."""
+    """Scores a multiple of lam apart: pooled sums are equal up to rounding, and their weights must be exactly equal."""
     generator = torch.Generator().manual_seed(16)
     gaps = 1 + (torch.rand((1 << 13, 16), generator=generator) < 0.2).int()
     shuffled = torch.rand(gaps.shape, generator=generator).argsort(-1)
@@ -163,7 +163,7 @@ def test_the_gradient_of_max_is_the_argmax_and_its_hessian_the_jacobian(
 
 
 def test_the_duality_gap_is_differentiable(entry: Entry, torch_path: str) -> None:
-    """In the scores its gradient is argmax(x) - y; in the weights grad Omega(y) - x, along the simplex."""
+    """Its gradient in the scores is argmax(x) - y; in the weights grad Omega(y) - x, along the simplex."""
     x = tensor(interior(entry, 3, 6))
     y = torch.softmax(direction(3, 6), -1).requires_grad_()
     gap = regmax.duality_gap(entry.omega, x, y)
@@ -179,7 +179,7 @@ def along_simplex(v: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("mapping", ["fusedmax", "oscarmax"])
 def test_tied_scores_without_a_penalty_have_the_jacobian_of_sparsemax(torch_path: str, mapping: str) -> None:
-    """With lam = 0 equal weights are no group: only the support counts."""
+    """With lam = 0 equal weights do not form a group: only the support counts."""
     x = tensor(np.array([[0.5, 0.5, 0.5, 0.2], [0.3, 0.3, 0.1, 0.3]]))
     v = direction(2, 4)
     (ours,) = torch.autograd.grad(getattr(regmax, mapping)(x, lam=0.0), x, v)
@@ -194,7 +194,7 @@ def test_tied_scores_without_a_penalty_have_the_jacobian_of_sparsemax(torch_path
 
 @pytest.mark.parametrize("lam", [0.05, 0.3])
 def test_the_composition_differentiates_what_it_computes(torch_path: str, lam: float) -> None:
-    """Its Jacobian is not symmetric: forward and reverse mode must not be mixed up."""
+    """Its Jacobian is not symmetric: forward and reverse mode must not be confused."""
     omega = regmax.OscarComposition(lam=lam)
     rng = np.random.default_rng(3)
     x = tensor(rng.normal(size=(6, 5)))
@@ -233,7 +233,7 @@ def test_backward_can_run_twice(entry: Entry, torch_path: str) -> None:
 
 
 def test_changing_the_result_in_place_never_gives_a_wrong_gradient(entry: Entry, torch_path: str) -> None:
-    """Backward reads y: whoever overwrites it is told, unless a copy was kept."""
+    """Backward reads y: overwriting it in place must raise, unless a copy was kept."""
     x, v = tensor(interior(entry, 2, 6)), direction(2, 6)
     (expected,) = torch.autograd.grad(2.0 * entry(x), x, v)
     y = entry(x)

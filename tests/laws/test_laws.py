@@ -1,4 +1,4 @@
-"""What every mapping obeys, whatever computes it: each law is one test over the table and hypothesis scores."""
+"""The laws of every mapping, for every implementation: each law is one test over the table and hypothesis scores."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ import regmax
 
 GAMMAS = st.sampled_from((0.5, 1.0, 4.0))
 SMALL = st.sampled_from((1, 2, 3, 5, 8, 17))
-# fusedmax reads the order of the scores, and a score can be pulled down by its neighbours.
+# fusedmax depends on the order of the scores: neighbours can pull a score down.
 ANY_ORDER = pytest.mark.parametrize("entry", [entry for entry in TABLE if not entry.positional], ids=str)
 
 
 def rounding(entry: Entry, *xs: np.ndarray) -> float:
-    """An error of rounding size in the weights, for scores of this size and this mapping's Lipschitz constant."""
+    """The rounding error of the weights, for scores of this size and this mapping's Lipschitz constant."""
     largest = max(float(np.abs(x).max(initial=0.0)) for x in xs)
     return 32 * float(np.finfo(xs[0].dtype).eps) * (1 + largest) / entry.beta
 
@@ -92,7 +92,7 @@ def test_larger_scores_get_no_less_weight(entry: Entry, front: Front, x: np.ndar
 def test_the_duality_gap_is_zero_at_the_argmax_and_grows_away_from_it(
     entry: Entry, front: Front, x: np.ndarray, rng: np.random.Generator, gamma: float
 ) -> None:
-    """Strong convexity says how fast: the gap at any y' is at least gamma beta / 2 ||y' - y||^2."""
+    """Strong convexity bounds it: the gap at any y' is at least gamma beta / 2 ||y' - y||^2."""
 
     def gap(weights: np.ndarray) -> np.ndarray:
         return front(lambda a, b: regmax.duality_gap(entry.omega, a, b, gamma=gamma), x, weights)
@@ -106,14 +106,12 @@ def test_the_duality_gap_is_zero_at_the_argmax_and_grows_away_from_it(
 
 @given(x=scores())
 def test_a_certificate_proves_the_weights(entry: Entry, front: Front, x: np.ndarray) -> None:
-    """The gap to a dual point that is read off the weights: unlike `duality_gap` it needs no argmax of the library."""
+    """The gap to a dual point read off the weights: unlike `duality_gap` it uses no argmax of the library."""
     y = front(entry, x).astype(np.float64)
     y /= y.sum(axis=-1, keepdims=True)
     centred = x.astype(np.float64) - x.max(axis=-1, keepdims=True)
     gap = certificates.gap(entry.mapping, centred, y, np.ones(x.shape, dtype=bool), **entry.parameters)
-    size = (
-        1 + entry.parameters.get("lam", 0) * x.shape[1]
-    )  # the gap adds and subtracts numbers as large as this
+    size = 1 + entry.parameters.get("lam", 0) * x.shape[1]  # the gap adds and subtracts numbers of this size
     np.testing.assert_allclose(gap, 0, atol=np.finfo(x.dtype).eps * size * (64 + x.shape[1]))
 
 
@@ -148,7 +146,7 @@ def test_the_mapping_is_monotone_and_lipschitz(
 
 
 def jacobian(entry: Entry, x: np.ndarray, **options: Any) -> np.ndarray:
-    """J at one row of scores: the row is repeated, and each copy is sent back one unit vector."""
+    """J at one row of scores: the row is repeated, and each copy is backpropagated with one unit vector."""
     rows = torch.tensor(x).expand(x.size, x.size).clone().requires_grad_()
     entry(rows, **options).backward(torch.eye(x.size, dtype=rows.dtype))
     return rows.grad.numpy()
@@ -181,7 +179,7 @@ def test_the_jacobian_equals_finite_differences(
 def test_rows_do_not_influence_each_other(
     entry: Entry, front: Front, x: np.ndarray, other: float, rng: np.random.Generator
 ) -> None:
-    """The first row's weights keep their bits, whatever is done to the others."""
+    """The bits of the first row's weights do not depend on the other rows."""
     rows = np.concatenate([x[:1], rng.normal(size=(12, x.shape[1])).astype(x.dtype)])
     disturbed = rows.copy()
     disturbed[1:] *= rng.normal(size=(12, 1))

@@ -11,14 +11,14 @@ import regmax
 
 SIZES = (1, 2, 3, 5, 8, 16, 32, 64)
 SCALES = (0.1, 1.0, 10.0)
-GAMMAS = (0.5, 1.0, 2.0)  # powers of two: dividing by them is exact, in float32 too
+GAMMAS = (0.5, 1.0, 2.0)  # powers of two: division by them is exact, also in float32
 REPEATS = 2
 
 PROBLEMS = [pytest.param(entry, d, id=f"{entry}-d={d}") for entry in TABLE for d in SIZES]
 
 
 def random_problems(entry: Entry, d: int) -> tuple[np.ndarray, np.ndarray]:
-    """Scores (n, d), with one scale and one gamma a row."""
+    """Scores (n, d), with one scale and one gamma per row."""
     rng = np.random.default_rng([TABLE.index(entry), d])
     scale, gamma = (grid.ravel() for grid in np.meshgrid(np.repeat(SCALES, REPEATS), GAMMAS))
     return scale[:, None] * rng.normal(size=(scale.size, d)), gamma
@@ -42,7 +42,7 @@ def test_argmax_agrees_with_the_solver(entry: Entry, d: int) -> None:
     zero, positive = (
         solution.slack > 1e-4,
         solution.y > 1e-4,
-    )  # neither: too near a kink for the solver to say
+    )  # neither: too close to a kink for the solver to decide
     assert np.mean(zero | positive) > (0.9 if entry.beta == 1 and entry.sparse else 0.4)
     if entry.sparse:
         assert np.all(y[zero] == 0.0)
@@ -54,7 +54,7 @@ def test_weights_that_the_solver_fuses_are_bitwise_equal(entry: Entry, d: int) -
     x, gamma = random_problems(entry, d)
     y = np.concatenate([entry(row[None], gamma=float(g)) for row, g in zip(x, gamma, strict=True)])
     expected = oracle.solve(entry.mapping, x, gamma, **entry.parameters).y
-    if not entry.positional:  # clusters are neighbours in sorted order
+    if not entry.positional:  # clusters are adjacent in sorted order
         order = np.argsort(expected, axis=1)
         y, expected = np.take_along_axis(y, order, axis=1), np.take_along_axis(expected, order, axis=1)
     fused = np.abs(np.diff(expected, axis=1)) < 1e-7

@@ -1,4 +1,4 @@
-"""Any differentiable Omega, given by its value alone or with gradient and Hessian."""
+"""Any differentiable Omega, given only by its value or also by gradient and Hessian."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Tsallis(regmax.SmoothRegularizer):
         self.a = a
 
     def value(self, y: torch.Tensor) -> torch.Tensor:
-        """The entropy's negative."""
+        """The negative entropy."""
         return ((y**self.a).sum(-1) - 1) / (self.a * (self.a - 1))
 
 
@@ -143,7 +143,7 @@ def test_forward_mode_agrees_with_reverse_mode(omega: Any) -> None:
 
 
 def test_second_derivatives_of_an_interior_solution() -> None:
-    """Weak scores, so that every weight is positive and nothing of the mapping is a kink."""
+    """Small scores, so that every weight is positive and the mapping has no kinks."""
     x = (0.1 * X[:2]).requires_grad_()
     omega = Tsallis(1.5)
     omega.tol = 1e-15
@@ -226,7 +226,7 @@ class Wrong(regmax.SmoothRegularizer):
     """Forgets to sum."""
 
     def value(self, y: torch.Tensor) -> torch.Tensor:
-        """Not a number per row."""
+        """Returns more than one number per row."""
         return y**2
 
 

@@ -62,7 +62,7 @@ def test_gradients_flow_to_strengths(
 
 @pytest.mark.parametrize(("entry", "name"), STRENGTHS)
 def test_gradients_flow_to_strengths_under_a_mask(torch_path: str, entry: Entry, name: str) -> None:
-    """Neighbours are those that are left: a deleted position in the middle is not in the chain."""
+    """Deletion changes adjacency: the positions on both sides of a deleted one are neighbours."""
     kept = torch.tensor([0, 2, 3, 5, 7, 8])
     x = torch.full((HEADS, QUERIES, 9), 40.0, dtype=DOUBLE)
     x[..., kept] = scores_of(entry)
