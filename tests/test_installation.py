@@ -15,7 +15,7 @@ TOOLS = Path(sys.executable).parent  # pip, CMake and Ninja, but no compiler
 
 
 def build_wheel(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Build the wheel into `folder`, with a PATH on which there is no compiler."""
+    """Build the wheel into `folder`, with a PATH without a compiler."""
     hidden = {"CC", "CXX", "CMAKE_ARGS", "SKBUILD_CMAKE_ARGS", "REGMAX_REQUIRE_NATIVE"}
     inherited = {name: value for name, value in os.environ.items() if name not in hidden}
     command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps"]
@@ -30,7 +30,7 @@ def build_wheel(folder: Path, **environment: str) -> subprocess.CompletedProcess
 @pytest.fixture
 def no_compiler() -> None:
     if any((TOOLS / name).exists() for name in ("c++", "g++", "clang++")):
-        pytest.skip("a compiler is installed beside Python")
+        pytest.skip("a compiler is installed in Python's folder")
 
 
 @pytest.mark.usefixtures("no_compiler")
@@ -52,7 +52,7 @@ assert regmax.__file__.startswith({str(target)!r}), regmax.__file__
 print(regmax.fusedmax(numpy.array([1.0, 0.9, 0.6]), lam=0.1).round(3))
 regmax.show_versions()
 """
-    # -S: the editable installation under test is found by a hook of the site module.
+    # -S: a hook of the site module would find the editable installation under test.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("REGMAX_")}
     ran = subprocess.run(
         [sys.executable, "-S", "-E", "-c", program], env=environment, capture_output=True, text=True

@@ -1,9 +1,9 @@
 """Adversarial rows through the native core: `python tests/support/adversarial.py --rows N [--seed S] [--seconds T]`.
 
-Every batch of float32 rows of one length goes through one kernel, forward and backward, and is judged by what must
-hold whatever the rows are: no crash, no hang, weights on the simplex with a duality gap of rounding size, exact zeros,
-groups that are bitwise equal, and a Jacobian product that averages over them. Needs NumPy only, so that it also runs
-on a library built with sanitizers (REGMAX_LIBRARY).
+Every batch of float32 rows of one length goes through one kernel, forward and backward. The result is checked against
+properties of all rows: no crash, no hang, weights on the simplex with a duality gap of rounding size, exact zeros,
+groups that are bitwise equal, and a Jacobian product that averages over them. It needs only NumPy, so that it also
+runs on a library built with sanitizers (REGMAX_LIBRARY).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from adversarial_rows import Batch, delete, group_means, random_batch
 from regmax.kernels import native
 
 Array = np.ndarray
-HANG = 120.0  # seconds for one batch, of milliseconds' work
+HANG = 120.0  # seconds for one batch, which takes milliseconds
 
 
 def forward_faults(batch: Batch, y: Array) -> list[str]:
-    """What is wrong with the weights, if anything."""
+    """The faults of the weights."""
     alive, x, weights = delete(batch, batch.x, y)
     live = alive.any(axis=1)
     faults = []
@@ -38,7 +38,7 @@ def forward_faults(batch: Batch, y: Array) -> list[str]:
     if np.any(np.abs(weights[live].sum(axis=1) - 1) > 2e-6):
         faults.append("a row does not sum to one")
         return faults
-    # Only differences to the maximum matter; all that can have weight lie within 1 + O(lam) of it.
+    # Only differences to the maximum matter; scores that can have weight lie within 1 + O(lam) of it.
     x = np.where(alive, x - np.max(x, axis=1, keepdims=True, where=alive, initial=-np.inf), 0)[live]
     lam = batch.parameters.get("lam", 0)
     # Half an ulp of every weight, which sum to one, times the steepest slope of the penalty: OSCAR's grows with d.
@@ -52,7 +52,7 @@ def forward_faults(batch: Batch, y: Array) -> list[str]:
 
 
 def expected_product(batch: Batch, y: Array, v: Array) -> Array:
-    """J v of compacted rows: the group's mean minus the support's mean; for p < 2 the formula in y."""
+    """J v of compacted rows: the mean of the group minus the mean of the support; for p < 2 the formula in y."""
     support = y > 0
     size = np.maximum(support.sum(axis=1, keepdims=True), 1)
     if batch.kernel == "sqpnormmax" and batch.theta < 2:
@@ -86,7 +86,7 @@ def backward_faults(batch: Batch, y: Array, v: Array, product: Array) -> list[st
 
 
 class Bits:
-    """The core called as torch calls it: with the bits `support` and `joined`, a strength per row, two threads."""
+    """The core called as from torch: with the bits `support` and `joined`, one strength per row, two threads."""
 
     def __init__(self, batch: Batch) -> None:
         n, d = batch.x.shape
@@ -114,7 +114,7 @@ def unpack(words: Array, d: int) -> Array:
 
 
 def judge(batch: Batch, rng: np.random.Generator) -> list[str]:
-    """Everything that is wrong with one batch."""
+    """All faults of one batch."""
     if batch.kernel.startswith("prox"):
         return adversarial_prox.faults(batch, rng)
     y = native.argmax(batch.kernel, batch.x, batch.keep, batch.theta)
@@ -130,7 +130,7 @@ def judge(batch: Batch, rng: np.random.Generator) -> list[str]:
         faults.append("weights depend on how the core is called")
     if not np.array_equal(unpack(bits.support, y.shape[1]), bits.y != 0):
         faults.append("support bits are wrong")
-    # Deleted by -inf or by the mask is one thing forward; a backward that reads y must be told of both.
+    # In the forward -inf and the mask delete alike; a backward that reads y must be given both.
     keep = np.isfinite(batch.x) & (True if batch.keep is None else batch.keep)
     v = rng.normal(size=y.shape).astype(np.float32)
     faults += backward_faults(batch, y, v, native.jacobian_product(batch.kernel, y, v, keep, batch.theta))
@@ -139,7 +139,7 @@ def judge(batch: Batch, rng: np.random.Generator) -> list[str]:
 
 
 def run(rows: int, seed: int, seconds: float) -> Counter[str]:
-    """Judge batches until `rows` rows or the time are used up; the faults found, counted."""
+    """Check batches until `rows` rows or the time limit are reached; returns the faults with their counts."""
     start, done, batches, next_line = time.monotonic(), 0, 0, 0.0
     faults: Counter[str] = Counter()
     seen: Counter[str] = Counter()

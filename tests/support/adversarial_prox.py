@@ -1,7 +1,7 @@
-"""The judges of the proximal operators on adversarial rows: optimality conditions in float64, then float32 by it.
+"""Checks of the proximal operators on adversarial rows: float64 by optimality conditions, float32 by float64.
 
-z = argmin 1/2 ||z - x||^2 + P(z) exactly when x - z is a subgradient of P at z: within P's dual ball, and on its
-boundary where z is not zero.
+z = argmin 1/2 ||z - x||^2 + P(z) exactly if x - z is a subgradient of P at z: within P's dual ball, and on its
+boundary if z is not zero.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def tv_residual(x: Array, z: Array, alive: Array, lam: float) -> Array:
     step = np.where(alive[:, 1:], -np.diff(z, axis=1), 0)
     outside = np.maximum(np.abs(u) - lam, 0).max(axis=1)
     slack = np.sum(lam * np.abs(step) - u[:, :-1] * step, axis=1)
-    # Groups that meet at one value may differ by an ulp, with any u between them: such a step weighs nothing.
+    # Groups with nearly the same value may differ by an ulp, with any u between them: such a step is ignored.
     weight = np.sum(np.abs(step), axis=1) + 1e-6 * np.abs(x).max(axis=1) + 1e-30
     return np.maximum(np.maximum(outside, np.abs(u[:, -1])), np.abs(slack) / weight)
 
@@ -36,7 +36,7 @@ def oscar_residual(x: Array, z: Array, alive: Array, lam: float) -> Array:
 
 
 def expected_product(batch: Batch, z: Array, v: Array) -> Array:
-    """J v of compacted rows: means over groups of equal neighbours, or of equal absolute values with their signs."""
+    """J v of compacted rows: means over groups of equal neighbours, or of equal absolute values with signs."""
     if batch.theta == 0:
         return v
     if batch.kernel == "prox_tv1d":
@@ -46,7 +46,7 @@ def expected_product(batch: Batch, z: Array, v: Array) -> Array:
 
 
 def faults(batch: Batch, rng: np.random.Generator) -> list[str]:
-    """Everything that is wrong with one batch."""
+    """All faults of one batch."""
     exact = native.argmax(batch.kernel, batch.x.astype(np.float64), batch.keep, batch.theta)
     z = native.argmax(batch.kernel, batch.x, batch.keep, batch.theta)
     if not (np.all(np.isfinite(z)) and np.all(np.isfinite(exact))):
@@ -64,13 +64,13 @@ def faults(batch: Batch, rng: np.random.Generator) -> list[str]:
 
 
 def backward_faults(batch: Batch, z: Array, compact: Array, rng: np.random.Generator) -> list[str]:
-    """What is wrong with J v, if anything; read off the float32 result."""
+    """The faults of J v, read off the float32 result."""
     keep = np.isfinite(batch.x) & (True if batch.keep is None else batch.keep)
     v = rng.normal(size=z.shape).astype(np.float32)
     product = native.jacobian_product(batch.kernel, z, v, keep, batch.theta)
     if np.any(product[~keep]):
         return ["a Jacobian product is not zero at a deleted position"]
     alive, direction, ours = delete(batch, v, product)
-    values = np.where(alive, compact, np.nan)  # a deleted position is equal to none
+    values = np.where(alive, compact, np.nan)  # a deleted position equals no other
     error = np.abs(np.where(alive, ours - expected_product(batch, values, direction), 0)).max()
     return [f"a Jacobian product is off by {error:.1e}"] if error > 2e-5 else []

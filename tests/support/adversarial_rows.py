@@ -1,4 +1,4 @@
-"""Adversarial rows for `adversarial.py`: what breaks sorting, pooling, screening and rounding."""
+"""Adversarial rows for `adversarial.py`, which stress sorting, pooling, screening and rounding."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 Array = np.ndarray
-# Around the widths of vectors, words of bits and blocks of rows, and long ones.
+# Lengths around the widths of vectors, bit words and blocks of rows, and long ones.
 SIZES = sorted({2**k + shift for k in range(1, 9) for shift in (-1, 0, 1)} | {100, 512, 1000, 2048, 4096})
 NAMES = {
     "sparsemax": (),
@@ -38,7 +38,7 @@ class Batch:
 
     @property
     def strong(self) -> float:
-        """How strongly convex Omega is: rounding errors of the scores grow by its inverse."""
+        """The strong convexity constant of Omega: rounding errors of the scores grow by its inverse."""
         return self.theta - 1 if self.kernel == "sqpnormmax" else 1.0
 
 
@@ -66,7 +66,7 @@ KINDS = {
 
 
 def random_batch(rng: np.random.Generator) -> Batch:
-    """A kernel, a strength, a length and rows to match, some of them with scores of -inf or under a mask."""
+    """A random kernel, strength and length with matching rows, some with scores of -inf or a mask."""
     kernel, kind = str(rng.choice(list(NAMES))), str(rng.choice(list(KINDS)))
     theta, d = float(rng.choice(THETAS.get(kernel, LAMS))), int(rng.choice(SIZES))
     n = int(np.clip(32768 // d, 8, 2048))
@@ -80,7 +80,7 @@ def random_batch(rng: np.random.Generator) -> Batch:
 
 
 def group_means(y: Array, v: Array, order: Array) -> Array:
-    """The mean of v over runs of equal y, in the given order of each row."""
+    """The mean of v over adjacent equal y, in the given order of each row."""
     sorted_y, sorted_v = np.take_along_axis(y, order, axis=1), np.take_along_axis(v, order, axis=1)
     starts = np.ones(y.shape, dtype=bool)
     starts[:, 1:] = np.diff(sorted_y, axis=1) != 0
@@ -92,7 +92,7 @@ def group_means(y: Array, v: Array, order: Array) -> Array:
 
 
 def delete(batch: Batch, *arrays: Array) -> tuple[Array, ...]:
-    """The rows without their deleted positions, which move to the end, in float64; first of all, who is alive."""
+    """The mask of kept positions, and the compacted rows in float64: deleted positions move to the end."""
     alive = np.isfinite(batch.x) & (True if batch.keep is None else batch.keep)
     order = np.argsort(~alive, axis=1, kind="stable")
     compact = [np.take_along_axis(a, order, axis=1) for a in (alive, *arrays)]

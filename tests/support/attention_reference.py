@@ -60,7 +60,7 @@ def draw(
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values that want gradients; `spread` says how peaked the scores are."""
+    """Queries, keys and values that require gradients; `spread` sets how peaked the scores are."""
     generator = torch.Generator().manual_seed(seed)
     q = spread * torch.randn(*batch, heads, queries, e, generator=generator, dtype=torch.float64)
     k = torch.randn(*batch, kv_heads or heads, keys, e, generator=generator, dtype=torch.float64)
@@ -70,7 +70,7 @@ def draw(
 
 
 def make_mask(kind: str, queries: int, keys: int) -> Tensor | None:
-    """A mask for a batch of two: right or left padding of the keys, or one row of keys per query, some without any."""
+    """A mask for a batch of two: right or left padding of the keys, or one row of keys per query, some empty."""
     if kind == "none":
         return None
     lengths = torch.tensor([keys - 5, keys // 2]).reshape(2, 1, 1, 1)
@@ -84,27 +84,27 @@ def make_mask(kind: str, queries: int, keys: int) -> Tensor | None:
 
 
 def structure(y: Tensor) -> Tensor:
-    """What J depends on besides the values: the support, and which weights are equal, as neighbours and by size."""
+    """The structure that J depends on: the support, and which weights are equal, adjacent and in sorted order."""
     size = y.sort(-1).values
     return torch.cat([y > 0, y[..., 1:] == y[..., :-1], size[..., 1:] == size[..., :-1]], -1)
 
 
 def regular_rows(y: Tensor, wanted: Tensor) -> Tensor:
-    """The queries whose weights have one structure in both, (..., queries, 1).
+    """The queries whose weights have the same structure in both, (..., queries, 1).
 
-    J jumps where a weight vanishes or two become equal: there rounding decides in single precision, and gradients
-    differ. Such weights are tiny or nearly equal, and rare.
+    J jumps if a weight vanishes or two become equal: rounding then decides in single precision, and gradients differ.
+    Such weights are tiny or nearly equal, and rare.
     """
     return (structure(y) == structure(wanted)).all(-1, keepdim=True)
 
 
 def gradients(out: Tensor, inputs: tuple[Tensor, ...], rows: Tensor | float = 1.0) -> tuple[Tensor, ...]:
-    """Gradients of the output's product with a generic direction, at some rows of the output."""
+    """Gradients of the output's product with a generic direction, at selected rows of the output."""
     generator = torch.Generator().manual_seed(2)
     direction = torch.randn(out.shape, generator=generator, dtype=torch.float64).to(out.dtype)
     return torch.autograd.grad(out, inputs, direction * rows)
 
 
 def relative_error(found: Tensor, wanted: Tensor) -> float:
-    """The largest difference, relative to the largest entry (or to 0.1, where all of them vanish)."""
+    """The largest difference, relative to the largest entry (or to 0.1, if all of them vanish)."""
     return float((found - wanted).detach().abs().max() / wanted.detach().abs().max().clamp(min=0.1))

@@ -1,4 +1,4 @@
-"""A real headless Chromium, driven by the DevTools protocol over two pipes: no driver, no package."""
+"""A headless Chromium, controlled by the DevTools protocol over two pipes: it needs no driver and no package."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Page:
         return answer["result"].get("value")
 
     def settle(self) -> None:
-        """Wait until what was asked for is drawn; a tab in the background draws nothing."""
+        """Wait until the page is drawn; a background tab draws nothing."""
         self.call("Page.bringToFront")
         self.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
@@ -126,7 +126,7 @@ class Page:
         deadline = time.monotonic() + PATIENCE
         while not (found := condition()):
             if time.monotonic() > deadline:
-                raise TimeoutError("the page did not get there")
+                raise TimeoutError("the page did not reach the expected state")
             time.sleep(0.02)
         return found
 
@@ -150,7 +150,7 @@ class Page:
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
     def faults(self) -> list[str]:
-        """What must not happen: an error or a warning in the console, an exception, a dialog, a request."""
+        """Forbidden events: an error or a warning in the console, an exception, a dialog, a request."""
         self.settle()
         own = [event for event in self._browser.events if event.get("sessionId") == self._session]
         return [fault for event in own if (fault := _fault(event["method"], event["params"]))]

@@ -1,9 +1,9 @@
-"""Duality gaps computed from scores and weights alone: each bounds how far y is from the best weights.
+"""Duality gaps computed only from scores and weights: each bounds the distance of y from the optimum.
 
 For every y on the simplex and every dual point, P(y) = <x, y> - Omega(y) <= max_Omega(x) <= D(dual point), so a small
-D - P proves y, whoever computed it. The dual points are read off y by the optimality conditions, hence nothing is
+D - P certifies y, however it was computed. The dual points are read off y by the optimality conditions, so nothing is
 solved, and no code is shared with the library. Rows of float64: x with its maximum at zero, y, and `alive`, False at
-positions that are no part of the row; these come last.
+deleted positions; these come last.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def gap(mapping: str, x: Array, y: Array, alive: Array, **parameters: float) -> 
 
 
 def negative_entropy_gap(x: Array, y: Array, alive: Array) -> Array:
-    """max_y <x, y> - sum y log y is log-sum-exp, known without y."""
+    """max_y <x, y> - sum y log y is log-sum-exp, which does not depend on y."""
     highest = np.log(_rows(np.where(alive, np.exp(x), 0)))
     return (highest + _rows(y * np.log(np.where(y > 0, y, 1))) - _rows(x * y))[:, 0]
 
@@ -46,8 +46,8 @@ def squared_p_norm_gap(x: Array, y: Array, alive: Array, p: float = 2.0) -> Arra
 def fused_lasso_gap(x: Array, y: Array, alive: Array, lam: float) -> Array:
     """TV is the maximum of sum_i u_i (y_i - y_i+1) over |u| <= lam, so w = x - (u_i - u_i-1) has a sparsemax above it.
 
-    u is the running sum of x - tau - y. Where y = 0 it may be larger, and the smallest u that |u| <= lam allows is the
-    one that meets what comes after.
+    u is the running sum of x - tau - y. If y = 0 it may be larger, and the smallest u that |u| <= lam allows is
+    compatible with the following positions.
     """
     last = alive.sum(axis=1) - 1
     step = np.diff(y, axis=1) * alive[:, 1:]
@@ -59,7 +59,7 @@ def fused_lasso_gap(x: Array, y: Array, alive: Array, lam: float) -> Array:
         excess = (x - tau - y).T.copy()
         for i in range(y.shape[1]):
             u[i + 1] = np.clip(u[i] + excess[i], -lam, lam)
-            u[i + 1][last <= i] = 0  # nothing flows over the row's end
+            u[i + 1][last <= i] = 0  # u is zero at the end of the row
         w = x - np.diff(u, axis=0).T
         return tau + _rows(np.where(alive, np.maximum(w - tau, 0), 0) ** 2) / 2
 
@@ -77,7 +77,7 @@ def oscar_gap(x: Array, y: Array, alive: Array, lam: float) -> Array:
         w = np.where(alive, x - tau - y, -np.inf)
         largest = -np.sort(-w, axis=1)
         too_much = np.cumsum(np.where(rank <= d, largest, 0) - weights, axis=1).max(axis=1, keepdims=True)
-        w = np.where(alive, w - np.maximum(too_much, 0), 0)  # every partial sum falls at least as much
+        w = np.where(alive, w - np.maximum(too_much, 0), 0)  # every partial sum decreases at least as much
         return tau + _rows(np.where(alive, np.maximum(x - tau - w, 0), 0) ** 2) / 2
 
     used = _rows(np.where(rank <= _rows(y > 0), weights, 0))
@@ -87,8 +87,8 @@ def oscar_gap(x: Array, y: Array, alive: Array, lam: float) -> Array:
 def _least(dual: Callable[[Array], Array], x: Array, y: Array, penalty: Array, slope: Array) -> Array:
     """The lower of two dual values: tau by x - y - (penalty's gradient) = tau, averaged over y or over its support.
 
-    Averaged over y the gradient is the penalty, which is homogeneous, and a weight that is positive by rounding alone
-    counts for nothing; averaged over the support it is the penalty's `slope` there, and rounding errors cancel.
+    Averaged over y, the gradient is the penalty, which is homogeneous, and a weight that is positive only by rounding
+    has no influence. Averaged over the support, it is the penalty's `slope` there, and rounding errors cancel.
     """
     by_weight = _rows(y * (x - y)) - penalty
     by_support = (_rows(np.where(y > 0, x - y, 0)) - slope) / _rows(y > 0)

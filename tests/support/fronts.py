@@ -1,4 +1,4 @@
-"""The frameworks as tests reach them: NumPy arrays go in, NumPy arrays come out."""
+"""The frameworks as the tests use them: NumPy arrays in, NumPy arrays out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from regmax.kernels import native
 
 @dataclass(frozen=True)
 class Front:
-    """A framework and a kernel path: `array` takes a NumPy array to the framework, `numpy` brings a result back."""
+    """A framework and a kernel path: `array` converts a NumPy array to the framework, `numpy` converts back."""
 
     name: str
     array: Callable[[np.ndarray], Any]
@@ -24,7 +24,7 @@ class Front:
     def __call__(
         self, function: Callable[..., Any], x: np.ndarray, *arrays: np.ndarray, **options: Any
     ) -> np.ndarray:
-        """Call a public function of regmax on NumPy arrays, by way of this front."""
+        """Call a public function of regmax on NumPy arrays through this front end."""
         options = {key: self.array(o) if isinstance(o, np.ndarray) else o for key, o in options.items()}
         return self.numpy(function(self.array(x), *map(self.array, arrays), **options))
 
@@ -36,6 +36,6 @@ FRONTS = {
 
 
 def choose_core(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The core, or what an installation without a compiler sees."""
-    assert native.available(), "the tests judge the native core: build it first"
+    """The core, or the fallback of an installation without a compiler."""
+    assert native.available(), "these tests need the native core: build it first"
     monkeypatch.setattr(native, "available", lambda: wanted)

@@ -1,4 +1,4 @@
-"""Tokens that would do harm if they were taken for anything but text."""
+"""Tokens that would do harm if interpreted as anything but text."""
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -10,25 +10,25 @@ import torch
 import transformers
 
 WORDS, PAD = 29, 0
-# The second sequence has REAL words, and then padding. All are long enough for the sparse kernels.
+# The second sequence has REAL words, then padding. All are long enough for the sparse kernels.
 BATCH, LENGTH, REAL, TARGET = 2, 11, 8, 9
 
 
 @dataclass(frozen=True)
 class Model:
-    """How to build a model, and what it reads."""
+    """A model and its inputs."""
 
     config: Callable[[], Any]
     model_class: Any
     causal: bool = False
     encoder_decoder: bool = False
     pixels: bool = False
-    sharpen: float = 5.0  # most default initialisations are so small that every mapping is uniform
+    sharpen: float = 5.0  # with most default initialisations every mapping would be uniform
 
     def build(self, implementation: str, seed: int = 0) -> Any:
         """The model in evaluation mode; the same seed gives the same weights."""
         torch.manual_seed(seed)
-        # transformers writes the implementation into the config: each model gets its own.
+        # transformers writes the implementation into the config: each model gets a copy.
         model = self.model_class._from_config(self.config(), attn_implementation=implementation).eval()
         with torch.no_grad():
             for name, parameter in model.named_parameters():
@@ -51,7 +51,7 @@ class Model:
         return inputs
 
     def real(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        """True where the output belongs to a word, (batch, length)."""
+        """True for outputs of words, False for padding, (batch, length)."""
         if self.pixels:
             return torch.ones(BATCH, 10, dtype=torch.bool)  # nine patches and the class
         if self.encoder_decoder:
@@ -60,7 +60,7 @@ class Model:
 
 
 def output(model: Any, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-    """The logits, or the states."""
+    """The logits, or else the hidden states."""
     out = model(**inputs)
     return out.logits if "logits" in out else out.last_hidden_state
 

@@ -1,7 +1,7 @@
 """An independent solver of max_y y'x - gamma Omega(y) over the simplex: cvxpy and Clarabel, nothing of `src`.
 
-All rows are solved as one convex problem (their sum: rows do not interact), because building a problem costs
-more than solving it.
+All rows are solved as one convex problem (their sum, because rows do not interact): building a problem costs more than
+solving it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Solution(NamedTuple):
     """Optimal weights of every row, with the proof that some are zero."""
 
     y: Array  # on the simplex
-    slack: Array  # the multiplier of y >= 0. Where it is positive, y is exactly zero.
+    slack: Array  # the multiplier of y >= 0; if it is positive, y is exactly zero
 
 
 def _half_squares(y: cp.Expression) -> cp.Expression:
@@ -48,7 +48,7 @@ def _oscar(y: cp.Expression, lam: float) -> cp.Expression:
 
 
 def _squared_p_norm(y: cp.Expression, p: float) -> cp.Expression:
-    # By second-order cones, exact for the p = a/b of the table: Clarabel's power cones stop at 1e-5.
+    # By second-order cones, exact for the p = a/b of the table: Clarabel's power cones reach only 1e-5.
     return cp.hstack([cp.square(cp.pnorm(y[row], p, approx=True)) for row in range(y.shape[0])]) / 2
 
 
@@ -62,7 +62,10 @@ OMEGAS: dict[str, Callable[..., cp.Expression]] = {
 
 
 def _omega(mapping: str, y: cp.Expression, parameters: dict[str, float]) -> cp.Expression:
-    if y.shape[1] == 1 and mapping in ("fusedmax", "oscarmax"):  # one weight has no neighbour: an empty sum
+    if y.shape[1] == 1 and mapping in (
+        "fusedmax",
+        "oscarmax",
+    ):  # a single weight has no neighbour: the sum is empty
         return _half_squares(y)
     return OMEGAS[mapping](y, **parameters)
 
@@ -85,9 +88,7 @@ def solve(mapping: str, x: Array, gamma: Array, **parameters: float) -> Solution
         cp.Maximize(cp.sum(scores - cp.multiply(gamma, _omega(mapping, y, parameters)))),
         [nonnegative, cp.sum(y, axis=1) == 1],
     )
-    with (
-        warnings.catch_warnings()
-    ):  # tolerances of 1e-13 are seldom met in full; the tests compare the objectives
+    with warnings.catch_warnings():  # tolerances of 1e-13 are rarely met; the tests compare the objectives
         warnings.filterwarnings("ignore", message="Solution may be inaccurate")
         problem.solve(solver=cp.CLARABEL, **TOLERANCES)
     solution = Solution(_feasible(y.value), np.asarray(nonnegative.dual_value))
@@ -103,9 +104,9 @@ def _feasible(y: Array) -> Array:
 
 
 def _polish(x: Array, y: Array, gamma: float, p: float) -> Solution:
-    """Newton's method on the optimality conditions of the squared p-norm, where the solver stops at 1e-6.
+    """Newton's method on the optimality conditions of the squared p-norm, for which the solver stops at 1e-6.
 
-    On the weights that are clearly positive: x - gamma grad Omega(y) = tau, sum y = 1, with the gradient and the
+    For the clearly positive weights: x - gamma grad Omega(y) = tau, sum y = 1, with the gradient and the
     Hessian of Section 3.1 of the paper; the others follow from tau. A few steps from the solver's result.
     """
     support = y > 1e-5

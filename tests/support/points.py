@@ -1,6 +1,6 @@
-"""Points where derivatives can be judged: inside one smooth piece of the mapping, and where J is not zero.
+"""Points for derivative tests: inside a smooth region of the mapping, with a nonzero J.
 
-At a one-hot point, or where everything is fused, the Jacobian is zero and any wrong code passes.
+At a one-hot point, or if everything is fused, the Jacobian is zero and any wrong code passes.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ MARGIN = 1e-3
 
 
 def pattern(y: np.ndarray) -> np.ndarray:
-    """Which weights are zero, which are equal and how they are ordered: inside one pattern the mapping is smooth."""
+    """Which weights are zero, which are equal, and their order: the mapping is smooth while the pattern is constant."""
     order = np.sign(y[..., :, None] - y[..., None, :]).astype(np.int8)
     return np.where(y[..., :, None] == 0, np.int8(-2), order)
 
 
 @cache
 def interior(entry: Entry, n: int, d: int, *, gamma: float = 1.0, seed: int = 0) -> np.ndarray:
-    """n rows of d >= 4 scores with two groups in the support or more, a fused one where the mapping fuses.
+    """n rows of d >= 4 scores with at least two groups in the support, one of them fused if the mapping fuses.
 
     The pattern of the weights does not change when the scores move by MARGIN.
     """
@@ -37,7 +37,7 @@ def interior(entry: Entry, n: int, d: int, *, gamma: float = 1.0, seed: int = 0)
 
 def _candidates(entry: Entry, d: int, gamma: float, rng: np.random.Generator) -> np.ndarray:
     x = 0.7 * gamma * (1 + 2 * entry.parameters.get("lam", 0.0)) * rng.normal(size=(100, d))
-    if entry.positional:  # neighbours that already lean together, or a strong lam fuses all or nothing
+    if entry.positional:  # similar neighbours; otherwise a large lam fuses all or nothing
         x = x[:, np.sort(rng.integers(0, d // 2, size=d))] + 0.1 * gamma * rng.normal(size=x.shape)
     return x
 
@@ -55,6 +55,6 @@ def _is_interior(entry: Entry, x: np.ndarray, gamma: float, rng: np.random.Gener
 
 
 def _levels(y: np.ndarray) -> np.ndarray:
-    """How many different positive weights a row has."""
+    """The number of distinct positive weights in a row."""
     ordered = np.sort(y, axis=-1)
     return np.sum((np.diff(ordered, axis=-1, prepend=0.0) != 0) & (ordered > 0), axis=-1)

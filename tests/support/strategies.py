@@ -9,13 +9,13 @@ from hypothesis.extra import numpy as hnp
 SIZES = st.sampled_from((1, 2, 3, 4, 5, 8, 17, 64, 257))
 SCALES = st.sampled_from((1e-6, 1e-2, 1.0, 1.0, 1.0, 10.0, 1e6))
 FLOATS = st.sampled_from((np.float64, np.float64, np.float32))
-# Multiples of one twentieth meet lam = 0.1 and lam = 1 head on: that is where fusing is decided by a tie.
+# Multiples of one twentieth are commensurate with lam = 0.1 and lam = 1: a tie then decides about fusing.
 TIED = st.integers(-30, 30).map(lambda k: 0.05 * k)
 
 
 @st.composite
 def scores(draw: st.DrawFn, sizes: st.SearchStrategy[int] = SIZES, rows: int = 3) -> np.ndarray:
-    """Rows of scores (n, d), float64 or float32: drawn one by one where they are few, from a seed where many."""
+    """Rows of scores (n, d), float64 or float32: drawn one by one if they are few, from a seed if many."""
     n, d = draw(st.integers(1, rows)), draw(sizes)
     if n * d <= 24:
         elements = draw(st.sampled_from((st.floats(-3, 3), TIED, st.sampled_from((0.0, -0.0, 1.0, -1.0)))))
@@ -41,7 +41,7 @@ KINDS = {
 
 @st.composite
 def masked_scores(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
-    """Scores and a boolean mask of their shape: sparse, dense, a prefix (padding), or nothing kept at all."""
+    """Scores and a boolean mask of their shape: sparse, dense, a prefix (padding), or empty."""
     x = draw(scores())
     n, d = x.shape
     if draw(st.booleans()):
@@ -52,5 +52,5 @@ def masked_scores(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
 
 
 def seeds() -> st.SearchStrategy[np.random.Generator]:
-    """A random generator, for what needs no shrinking: directions, permutations, other points."""
+    """A random generator for values that need no shrinking: directions, permutations, other points."""
     return st.integers(0, 2**32 - 1).map(np.random.default_rng)

@@ -1,6 +1,6 @@
 """The one table of mappings: every law in this folder runs over its rows.
 
-A new regularizer gets all the tests by adding one row (and its problem to `oracle.py`).
+A new regularizer gets all tests by adding one row (and its problem to `oracle.py`).
 """
 
 from __future__ import annotations

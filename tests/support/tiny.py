@@ -1,4 +1,4 @@
-"""Runs small enough for a test: a few words, a few steps, one second."""
+"""Runs small enough for a test: a few words, a few steps, about one second."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def options(made: Config) -> list[str]:
 
 
 def start(made: Config, folder: Path) -> Trainer:
-    """A new run, ready to train."""
+    """A new run before training."""
     runs.create(made, folder)
     return Trainer(made, folder, ALONE)
 

@@ -1,7 +1,7 @@
 """Adversarial rows through the core as compiled for ARM: `python tests/support/arm/judge.py COMMAND... [--rows N]`.
 
-COMMAND runs the program of rows.cpp, in an emulator where this machine has another processor (`make arm`). What it
-answers is judged as adversarial.py judges this machine's core, and compared with it.
+COMMAND runs the program of rows.cpp, in an emulator if this machine has another processor (`make arm`). Its output is
+checked like this machine's core in adversarial.py, and compared with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from regmax.kernels import native
 
 
 def record(batch: Batch, v: np.ndarray) -> bytes:
-    """A batch as rows.cpp reads it."""
+    """A batch in the format of rows.cpp."""
     head = struct.pack(
         "=iiqqd", native.CODES[batch.kernel], batch.keep is not None, *batch.x.shape, batch.theta
     )
