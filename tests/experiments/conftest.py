@@ -1,4 +1,4 @@
-"""The experiments' tests train with one thread, as many at once as there are cores."""
+"""The experiments' tests train with one thread each, in parallel on all cores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gamma falls from dense to sparse in any training loop."""
+"""gamma is lowered in any training loop, from dense to sparse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint that is not what it should be is refused, and stays as it is."""
+"""An invalid checkpoint is rejected and not changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configurations: the appendix to the letter, and fields that depend on the mapping."""
+"""Configurations: the paper's appendix exactly, and fields that depend on the mapping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo trains what it is told to, prints the tables, writes the report, and does not do anything twice."""
+"""The demo trains the mappings, prints the tables, writes the report, and repeats no finished work."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_demo_says_why_a_run_failed(tmp_path: Path) -> None:
 def test_an_interrupted_demo_stops_its_runs_and_goes_on_when_called_again(tmp_path: Path) -> None:
     code = (
         "import signal, sys; from regmax.cli import main; from regmax.experiments import demo\n"
-        # A process started in the background by a shell ignores Ctrl-C, and hands that on to its children.
+        # A process started in the background by a shell ignores Ctrl-C, and its children inherit this.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"demo._FIELDS = {SMALL | {'epochs': 150, 'save_every': 1}}\n"
         "demo._STEPS, demo.MAPPINGS = 3, ('softmax',)\n"
@@ -96,7 +96,7 @@ def test_an_interrupted_demo_stops_its_runs_and_goes_on_when_called_again(tmp_pa
     folder = tmp_path / "translation-softmax"
     reached = (folder / runs.LAST).stat().st_mtime_ns
     time.sleep(0.5)
-    assert (folder / runs.LAST).stat().st_mtime_ns == reached  # no process goes on behind our back
+    assert (folder / runs.LAST).stat().st_mtime_ns == reached  # no process is still running
     assert not (folder / runs.RESULT).exists()
     again = subprocess.run(command, capture_output=True, text=True, check=True)
     assert again.stdout.splitlines()[-1] == str(tmp_path / "report.html")

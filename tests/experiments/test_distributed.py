@@ -1,4 +1,4 @@
-"""Two processes make the steps that one would make on the same batches."""
+"""Two processes make the same steps as one process on the same batches."""
 
 from __future__ import annotations
 

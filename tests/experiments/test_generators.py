@@ -1,4 +1,4 @@
-"""The generated corpora are what they say, alignments included."""
+"""The generated corpora follow their grammars, alignments included."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from regmax.experiments.generate import entailment, generate, summarization, tra
 
 
 def phrases(module: object, *groups: str) -> dict[str, str]:
-    """The phrase of each word in the target, from the grammar's own tables."""
+    """The source phrase of each target word, from the grammar's own tables."""
     return {word: phrase for group in groups for phrase, word, *_ in getattr(module, group)}
 
 
@@ -75,5 +75,5 @@ def test_sets_are_distinct_and_always_the_same() -> None:
     assert one == other
     everything = [*one.train, *one.dev, *one.test]
     assert len(set(everything)) == 70
-    # More training data leaves the held-out sets as they are.
+    # More training data does not change the held-out sets.
     assert generate(translation.sentence, 60, 10).test == one.test

@@ -1,4 +1,4 @@
-"""A dataset of the hub becomes files; what is missing is said before anything is made. No network is used."""
+"""A dataset of the hub becomes files; missing requirements are reported first. No network is used."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAIRS = [
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A hub that answers with what the test puts here."""
+    """A fake hub with the content that a test provides."""
     content: dict[str, Any] = {}
     package = types.ModuleType("datasets")
     package.load_dataset = content.__getitem__  # type: ignore[attr-defined]
@@ -84,7 +84,9 @@ def test_a_missing_network_is_said_at_once(
     package = types.ModuleType("datasets")
     package.load_dataset = None  # type: ignore[attr-defined]  # must not be reached
     monkeypatch.setitem(sys.modules, "datasets", package)
-    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
+    monkeypatch.setattr(
+        huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9"
+    )  # no server listens on this port
     assert train(tmp_path) == 1
     assert "`--hub owner/pairs` cannot be read: [Errno 111] Connection refused" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

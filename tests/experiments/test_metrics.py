@@ -34,13 +34,13 @@ def test_bleu_equals_sacrebleu(count: int) -> None:
 
 
 def test_bleu_of_a_worked_example() -> None:
-    # 6 of 7 words, 4 of 6 bigrams, 2 of 5 trigrams, 1 of 4 four-grams; equally long.
+    # 6 of 7 words, 4 of 6 bigrams, 2 of 5 trigrams, 1 of 4 four-grams; the lengths are equal.
     score, _ = bleu([HYPOTHESES[0].split()], [[REFERENCES[0][0].split()]])
     assert score == pytest.approx(100 * (6 / 7 * 4 / 6 * 2 / 5 * 1 / 4) ** 0.25)
 
 
 def test_rouge_equals_rouge_score_for_one_reference_and_for_the_best() -> None:
-    scorer = RougeScorer(["rouge1", "rouge2", "rougeL"])  # its own tokenizer keeps plain words as they are
+    scorer = RougeScorer(["rouge1", "rouge2", "rougeL"])  # its own tokenizer does not change plain words
     plain = [text.replace(" .", "") for text in HYPOTHESES]
     references = [[text.replace(" .", "") for text in row] for row in REFERENCES]
     scores = rouge(split(plain), [split(row) for row in references], best=True)
@@ -70,7 +70,7 @@ def test_rouge_counts_signs_and_unknown_words() -> None:
         ("AHBKCID", "ABCDEFG", 2, (4 / 49) ** 0.5),  # ... and scattered ones
         ("AB", "AB", 1.2, 1.0),
         ("AB", "BA", 1.2, 1 / 2),
-        # runs of 2 and 1: (2 ** 1.2 + 1) ** (1 / 1.2) of 4 words
+        # 2 consecutive matches and 1: (2 ** 1.2 + 1) ** (1 / 1.2) of 4 words
         ("ABXC", "ABYC", 1.2, (2**1.2 + 1) ** (1 / 1.2) / 4),
         ("ABC", "XYZ", 1.2, 0.0),
         ("", "ABC", 1.2, 0.0),

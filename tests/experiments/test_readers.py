@@ -1,4 +1,4 @@
-"""Corpora are read as they are meant, and whatever is wrong is said with file and line number."""
+"""Corpora are read correctly, and errors name the file and the line number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that is stopped at any moment, and resumed, ends with the same bits."""
+"""A run that is stopped at any moment and resumed ends with the same bits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIMES = ("seconds", "words per second")
 
 
 class StopError(Exception):
-    """Stands for the end of the process."""
+    """Simulates the end of the process."""
 
 
 def history(folder: Path) -> list[dict[str, float]]:
@@ -33,7 +33,7 @@ def history(folder: Path) -> list[dict[str, float]]:
 
 
 def stop_before(trainer: Trainer, step: int) -> None:
-    """Let the trainer die before a step."""
+    """Make the trainer fail before a step."""
     original = trainer._step
 
     def step_or_stop(rows: list[int]) -> float:
@@ -69,7 +69,7 @@ def test_killed_processes_resume_bit_for_bit(tmp_path: Path) -> None:
     wait_for(tmp_path / "killed" / runs.LAST, process)
     kill(process)
     process = launch([*command, "--resume"], tmp_path / "killed")
-    time.sleep(3)  # anywhere: while it reads, trains or writes
+    time.sleep(3)  # at an arbitrary moment: while it reads, trains or writes
     kill(process)
     finish([*command, "--resume"], tmp_path / "killed")
     assert same_bits(tmp_path / "killed", tmp_path / "whole")
@@ -173,7 +173,7 @@ def test_resuming_refuses_another_model(tmp_path: Path) -> None:
 def test_early_stopping_waits_for_the_end_of_annealing(tmp_path: Path) -> None:
     trainer = start(tiny(epochs=10, patience=1, rate=1e-9, dropout=0.0), tmp_path / "run")
     trainer.run()
-    # gamma is final after 7 of 10 epochs; the first score then is the best, and the second is no better.
+    # gamma is final after 7 of 10 epochs; the first score after that is the best, and the second is no better.
     assert trainer.state.step == 8 * trainer.steps_per_epoch
 
 

@@ -1,4 +1,4 @@
-"""Beam search finds what trying everything finds, and returns the attention of what it found."""
+"""Beam search agrees with exhaustive search, and returns the attention of the result."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def log_p(model: Seq2Seq, row: int, words: tuple[int, ...]) -> float:
 
 
 def everything() -> list[tuple[int, ...]]:
-    """All sequences that end, and all of the greatest length that do not."""
+    """All finished sequences, and all unfinished ones of maximal length."""
     inner = [word for word in range(SIZE) if word not in (PAD, START, END)]
     ended = [(*words, END) for n in range(LONGEST) for words in itertools.product(inner, repeat=n)]
     return [*ended, *itertools.product(inner, repeat=LONGEST)]

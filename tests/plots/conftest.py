@@ -1,4 +1,4 @@
-"""Node and Chromium, which the tests of the interactive page need: missing ones are excused anywhere but on CI."""
+"""Node and Chromium for the tests of the interactive page: without them the tests are skipped, except on CI."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def tab(browser: Browser) -> Iterator[Callable[..., Page]]:
-    """Open tabs; at the end none may have had an error, a dialog or a request."""
+    """Open tabs; at the end no tab may have had an error, a dialog or a request."""
     pages: list[Page] = []
 
     def make(**options: Any) -> Page:
@@ -54,7 +54,7 @@ def tab(browser: Browser) -> Iterator[Callable[..., Page]]:
 
 @pytest.fixture(scope="session")
 def content() -> dict[str, Any]:
-    """Examples with everything that a page may meet: hostile and long tokens, masks, views, other scripts."""
+    """Examples with hostile and long tokens, masks, views and other scripts."""
     rng = np.random.default_rng(0)
 
     def scores(n: int, d: int) -> list[list[float]]:

@@ -1,4 +1,4 @@
-"""The JSON file of sentences and scores: what it may contain, and how it is refused."""
+"""The JSON file of sentences and scores: valid content, and the errors for invalid content."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_token_cannot_end_the_script_it_stands_in() -> None:
 def test_the_page_names_nothing_outside_itself() -> None:
     page = explorer_page(demo_examples())
     addresses = set(re.findall(r"https?://[^\s\"'<>]+", page))
-    assert addresses == {"http://www.w3.org/2000/svg"}  # the name of SVG, which nothing loads
+    assert addresses == {"http://www.w3.org/2000/svg"}  # the SVG namespace, which is not loaded
     assert not re.findall(r"<(link|iframe|object|embed|base)\b|\bsrc=|@import|url\(", page)
     assert "innerHTML" not in page
 

@@ -1,4 +1,4 @@
-"""The interactive page in a real browser: it shows the library's numbers, and nothing else happens."""
+"""The interactive page in a real browser: it shows the library's numbers, without errors or requests."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def test_two_hundred_sentences_open_within_a_second(tab: Tab, tmp_path: Path) ->
     assert path.stat().st_size - len(data.encode()) < 100_000
     page = tab()
     times = []
-    for _ in range(3):  # the best of three: other tests run beside this one
+    for _ in range(3):  # the best of three: other tests run at the same time
         page.open(path)
         times.append(page.evaluate("performance.getEntriesByType('navigation')[0].domComplete"))
     assert min(times) < 1000

@@ -1,4 +1,4 @@
-"""The figures, judged by their artists: what is grey, where borders are, which bullets there are."""
+"""The figures, checked through their artists: grey cells, borders, bullets."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ GENERIC: dict[str, Callable[..., np.ndarray]] = {
     "segments": lambda rng, d, lam: np.repeat(rng.normal(size=d), 5)[:d],
     "constant": lambda rng, d, lam: np.full(d, rng.normal()),
 }
-# Here scores meet thresholds head on, and rounding decides.
+# Scores that equal thresholds exactly, so that rounding decides.
 KINKS: dict[str, Callable[..., np.ndarray]] = {
     "ties": lambda rng, d, lam: rng.integers(0, 3, size=d) / 2,
     "multiples of lam": lambda rng, d, lam: lam * rng.integers(-8, 9, size=d),
@@ -71,7 +71,7 @@ def in_javascript(node: str, rows: list[tuple[Setting, np.ndarray]]) -> list[np.
 
 
 def distances(y: np.ndarray, setting: Setting) -> np.ndarray:
-    """How far weights are from zero, and from each other: from their neighbour, or from any of a row of oscarmax."""
+    """The distances of weights from zero and from each other: from the neighbour, or for oscarmax from all others."""
     apart = y[:, None] - y if setting.clustered else np.diff(y)
     return np.abs(np.concatenate([y, apart.ravel()]))
 
@@ -94,10 +94,10 @@ def test_generic_rows_agree_with_the_same_zeros_and_ties(node: str, mapping: str
 
 @pytest.mark.parametrize("mapping", PARAMETERS)
 def test_adversarial_rows_agree_but_for_the_last_bits(node: str, mapping: str) -> None:
-    """Every row: no weight is zero here and more than rounding there, and no two are equal here and apart there.
+    """Every row: a weight that is zero in one is at most rounding in the other, and the same for differences.
 
-    On these rows the true weight, or the true difference of two, is exactly zero, and the order of a sum decides
-    whether it stays so: the core and the specification in NumPy leave different last bits, too, in about as many.
+    On these rows a true weight, or the true difference of two, is exactly zero, and the order of a sum decides whether
+    the computed one is. The core and the NumPy specification also differ in the last bits, in about as many rows.
     """
     rows = random_rows(mapping, KINKS)
     differing = 0

@@ -1,4 +1,4 @@
-"""Learning curves: a line for each run, dashed without annealing, and no runs compared that cannot be."""
+"""Learning curves: one line per run, dashed without annealing; runs that cannot be compared are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's Figure 2 and the appendix's surfaces show what the paper says they show."""
+"""The paper's Figure 2 and the appendix's surfaces agree with the paper's statements."""
 
 from __future__ import annotations
 

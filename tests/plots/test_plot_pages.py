@@ -1,4 +1,4 @@
-"""The files that the documentation shows are of the format that it describes."""
+"""The example files in the documentation have the documented format."""
 
 from __future__ import annotations
 

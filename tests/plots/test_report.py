@@ -27,7 +27,7 @@ EXAMPLE = {
 
 @dataclass(frozen=True)
 class Cell:
-    """As the experiments' tables have it."""
+    """Like the cell of the experiments' tables."""
 
     mean: float
     deviation: float | None
@@ -36,7 +36,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """As the experiments make it."""
+    """Like the table of the experiments."""
 
     title: str
     columns: tuple[str, ...]
@@ -45,7 +45,7 @@ class Table:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., Path]:
-    """Make the folder of a run."""
+    """Create the folder of a run."""
 
     def make(mapping: str, seed: int = 0, **example: Any) -> Path:
         folder = tmp_path / f"{mapping}-{seed}"

@@ -1,4 +1,4 @@
-"""Tokens as people read them."""
+"""Readable tokens."""
 
 from __future__ import annotations
 
