@@ -1,4 +1,4 @@
-"""Fixtures that most tests share: the table's rows, and the ways in which an array reaches a kernel."""
+"""Fixtures that most tests share: the table's rows, and the paths by which an array reaches a kernel."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fronts import FRONTS, Front, choose_core
 from hypothesis import HealthCheck, settings
 from table import TABLE, Entry
 
-# Derandomized: a run on CI says something about the commit, not about the draw. Raise the number by
+# Derandomized: a CI result depends on the commit, not on the draw. Raise the number by
 # `--hypothesis-profile=long` to look for new counterexamples.
 settings.register_profile(
     "default",
@@ -15,7 +15,7 @@ settings.register_profile(
     derandomize=True,
     database=None,
     deadline=None,
-    # The fixtures that replace the core do so for all examples of a test alike.
+    # The fixtures that replace the core apply to all examples of a test.
     suppress_health_check=[
         HealthCheck.too_slow,
         HealthCheck.filter_too_much,

@@ -1,4 +1,4 @@
-"""Attention's tests judge the fused path: none of them may quietly run densely."""
+"""The attention tests check the fused path: none of them may silently use the dense fallback."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from regmax.sparse_attention import core
 @pytest.fixture
 def fused_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kernels that the core's attention was called with."""
-    assert native.available(), "the tests judge the native core: build it first"
+    assert native.available(), "these tests need the native core: build it first"
     calls: list[str] = []
     forward = core.forward
 

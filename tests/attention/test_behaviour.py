@@ -1,4 +1,4 @@
-"""What attention promises besides its values: edges, types, dropout, determinism, and what it says on bad arguments."""
+"""The behaviour of attention apart from its values: edge cases, types, dropout, determinism, error messages."""
 
 from __future__ import annotations
 

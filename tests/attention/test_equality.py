@@ -28,7 +28,7 @@ def test_attention_equals_the_dense_composition(
 ) -> None:
     for dtype in TOLERANCE:
         for size, (queries, keys, e, e_v) in SIZES.items():
-            for spread in (0.02, 1.0, 4.0):  # nearly all weights are nonzero, some, few
+            for spread in (0.02, 1.0, 4.0):  # nearly all, some, or few weights are nonzero
                 shapes = {"queries": queries, "keys": keys, "e": e, "e_v": e_v, "kv_heads": kv_heads}
                 inputs = draw(spread=spread, dtype=dtype, **shapes)
                 options = {

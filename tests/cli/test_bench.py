@@ -1,4 +1,4 @@
-"""The benchmark: that it times what it says, in turns, judges by the bars, and keeps what it has measured."""
+"""The benchmark: it times the stated calls in turns, checks the bars, and keeps its measurements."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_calls_take_turns_and_slow_ones_sit_rounds_out(monkeypatch: pytest.Monke
     assert not np.isnan(first).any()
     assert np.isnan(slow).any()
     assert (~np.isnan(slow)).sum() == measure.FEWEST
-    # Neither had all its turns in one piece.
+    # The turns of the two alternate.
     assert sum(a != b for a, b in pairwise(order)) > measure.FEWEST
 
 

@@ -1,4 +1,4 @@
-"""The command `regmax`: what it prints, what it writes, and how it fails."""
+"""The command `regmax`: its output, its files, and its errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_demo_shows_what_it_is_about() -> None:
     brackets = "".join(structure.brackets(rows["fusedmax"].y))
     assert brackets == " ╭│╰    ╭╰    "  # "old lighthouse keeper" and "single ship"
     letters = "".join(structure.clusters(rows["oscarmax"].y)).strip()
-    assert " " in letters  # clusters reach over words outside them
+    assert " " in letters  # clusters may contain words that are not adjacent
     assert set(letters) == {"A", "B", "C", " "}
 
 

@@ -14,7 +14,7 @@ import torch
 import regmax
 from regmax.compat import torchsparseattn as compat
 
-# The paper's own code, which `make test` downloads beside the environment; its tests are never copied into the project.
+# The paper's own code, which `make test` downloads into the environment; its tests are not part of the project.
 ARCHIVE = Path(sys.prefix) / "torchsparseattn-0.2.tar.gz"
 MODULES = ("fused", "oscar", "sparsemax")
 
@@ -28,12 +28,12 @@ def test_its_own_tests_pass(tmp_path: Path) -> None:
             name = Path(member.name).name
             if name.startswith("test_"):
                 (package / name).write_bytes(archive.extractfile(member).read())
-    # They import their names relatively, and so from here.
+    # The tests use relative imports, which resolve to this package.
     (package / "__init__.py").write_text("from regmax.compat.torchsparseattn import *\n")
     for module in MODULES:
         names = f"from regmax.compat.torchsparseattn.{module} import *\n"
         (package / f"{module}.py").write_text(names)
-    # In a process of its own: they change torch's default type.
+    # In a separate process: they change torch's default type.
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", str(package)]
     environment = {**os.environ, "PYTEST_ADDOPTS": ""}
     run = subprocess.run(

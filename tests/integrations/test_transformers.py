@@ -83,7 +83,7 @@ def test_the_future_does_not_leak(architecture: str, mapping: str) -> None:
     model = MODELS[architecture]
     built, inputs = model.build(mapping), model.inputs()
     name = "decoder_input_ids" if model.encoder_decoder else "input_ids"
-    del inputs["attention_mask"]  # without padding transformers is tempted to leave the mask out
+    del inputs["attention_mask"]  # without padding transformers may omit the mask
     before = output(built, inputs)
     inputs[name] = inputs[name].clone()
     inputs[name][:, -1] = (inputs[name][:, -1] + 1) % WORDS
@@ -119,7 +119,7 @@ def test_a_training_step_lowers_the_loss(architecture: str, mapping: str) -> Non
         assert loss_of(model, built, inputs) < before
 
 
-# What the six call their query projections: through the mapping alone do they get a gradient.
+# The names of the query projections in the six models: only the mapping passes them a gradient.
 QUERIES = ("query", "c_attn", "q_proj", ".q.")
 
 
@@ -201,7 +201,7 @@ def test_a_model_compiles_without_graph_breaks(fresh_compiler: None) -> None:
     ours = output(compiled, inputs)
     torch.testing.assert_close(ours, expected)
     (ours,) = torch.autograd.grad(ours.pow(2).sum(), next(built.parameters()))
-    # Compiled, the weights are dense: the sums are taken in another order.
+    # Compiled attention has dense weights: its sums have another order.
     torch.testing.assert_close(ours, gradient, rtol=1e-4, atol=1e-5 * float(gradient.abs().max()))
 
 
@@ -209,7 +209,9 @@ def test_strengths_have_names_of_their_own() -> None:
     sparse.register("fusedmax-strong", regmax.FusedLasso(lam=5.0))
     model = MODELS["vit"]
     weights = model.build("fusedmax-strong")(**model.inputs(), output_attentions=True).attentions
-    assert all(torch.equal(y, y[..., :1].expand_as(y)) for y in weights)  # so strong that everything is fused
+    assert all(
+        torch.equal(y, y[..., :1].expand_as(y)) for y in weights
+    )  # lam is so large that everything is fused
 
 
 def test_a_learnable_module_can_be_registered() -> None:

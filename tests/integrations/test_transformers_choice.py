@@ -1,4 +1,4 @@
-"""Which implementation runs: names, the check that it is called, saving and restoring."""
+"""The choice of the implementation: names, the check that it is called, saving and restoring."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_what_a_model_adds_to_attention_is_computed_or_refused() -> None:
 def test_from_pretrained_takes_the_name(tmp_path: Path) -> None:
     model = MODELS["bert"]
     built, inputs = model.build("fusedmax"), model.inputs()
-    built.save_pretrained(tmp_path)  # transformers' own, which forgets the choice
+    built.save_pretrained(tmp_path)  # transformers' own, which does not save the choice
     assert model.model_class.from_pretrained(tmp_path).config._attn_implementation == "sdpa"
     again = model.model_class.from_pretrained(tmp_path, attn_implementation="fusedmax").eval()
     assert torch.equal(output(again, inputs), output(built, inputs))
@@ -161,7 +161,7 @@ def test_a_saved_model_comes_back_with_its_mapping(architecture: str, kind: str,
     assert again.config._attn_implementation == name
     assert torch.equal(output(again, inputs), expected)
     assert sparse.check(again, inputs)
-    # And once more: what was restored can be saved.
+    # A restored model can be saved again.
     before = json.loads((tmp_path / "config.json").read_text())["regmax"]
     sparse.save_pretrained(again, tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["regmax"] == before

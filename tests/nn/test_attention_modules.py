@@ -1,4 +1,4 @@
-"""Multi-head attention: with softmax it is torch's, with another mapping the composition of its parts."""
+"""Multi-head attention equals torch's with softmax, and the composition of its parts with another mapping."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pair(
     """torch's module and ours, with the same weights."""
     theirs = nn.MultiheadAttention(WIDTH, HEADS, **options)
     for parameter in theirs.parameters():
-        nn.init.normal_(parameter, std=0.4)  # torch's biases begin at 0, where a test would miss them
+        nn.init.normal_(parameter, std=0.4)  # torch's biases start at 0, which would hide errors
     ours = regmax.nn.MultiheadAttention(WIDTH, HEADS, **options, mapping=mapping)
     ours.load_state_dict(theirs.state_dict(), strict=True)
     return theirs, ours
@@ -47,7 +47,7 @@ def sequences(options: dict[str, Any], unbatched: bool = False) -> list[Tensor]:
 
 def padding() -> Tensor:
     mask = torch.zeros(BATCH, KEYS, dtype=torch.bool)
-    mask[0, 8:], mask[1, 0] = True, True  # not all of any row's: there torch gives NaN
+    mask[0, 8:], mask[1, 0] = True, True  # no fully masked row: torch gives NaN for it
     return mask
 
 
@@ -100,7 +100,7 @@ def test_with_softmax_it_is_torchs(masks: str) -> None:
                 and masks == "causal"
                 and (options["add_bias_kv"] or options["add_zero_attn"])
             ):
-                continue  # here torch's causality hides the appended keys, which its weights show
+                continue  # here torch's causal mask hides the appended keys, but its weights show them
             call = {**MASKS[masks](), **weights}
             torch.testing.assert_close(ours(*xs, **call), theirs(*xs, **call), rtol=1e-4, atol=1e-5)
 

@@ -1,4 +1,4 @@
-"""The module twins of the mappings, and strengths that are learned within their bounds."""
+"""The mappings as modules, and learnable strengths within their bounds."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_gradients_flow_to_the_strength_and_the_scores(mapping: str, name: str) 
     (raw,) = twin.parameters()
     assert raw.grad.abs() > 1e-6
     assert x.grad.abs().sum() > 0
-    # The same by finite differences of the whole module.
+    # The same by finite differences of the module.
     step = 1e-6
     values = []
     for sign in (1, -1):

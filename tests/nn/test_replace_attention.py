@@ -1,4 +1,4 @@
-"""Attention inside torch's own transformer: swapped in place, and really called."""
+"""Attention inside torch's own transformer: replaced in place, and called."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def seed() -> None:
 
 
 def padding() -> Tensor:
-    """True where there is no word."""
+    """True for padding."""
     mask = torch.zeros(BATCH, KEYS, dtype=torch.bool)
     mask[0, 8:], mask[1, 10] = True, True
     return mask
@@ -31,7 +31,7 @@ def layer(**options: Any) -> nn.TransformerEncoderLayer:
 
 
 def through_forward(encoder: nn.Module, call: Any) -> int:
-    """How many times the attention modules are really called."""
+    """The number of calls of the attention modules."""
     calls = 0
     forward = regmax.nn.MultiheadAttention.forward
 
@@ -54,7 +54,7 @@ def test_torchs_encoder_does_not_bypass_it(norm_first: bool, mode: str, padded: 
     softmax = copy.deepcopy(encoder)
     assert regmax.replace_attention(encoder, "sparsemax") == 2
     x, mask = torch.randn(BATCH, KEYS, WIDTH), padding() if padded else None
-    expected = encoder(x, src_key_padding_mask=mask)  # in training, where torch has no other way
+    expected = encoder(x, src_key_padding_mask=mask)  # in training mode torch has no fast path
     encoder.train(mode == "training")
     guard = {"no gradient": torch.no_grad, "inference": torch.inference_mode}.get(mode, torch.enable_grad)
     with guard():

@@ -1,4 +1,4 @@
-"""A task that only attention can do: a tiny encoder trained with each mapping gets as far as with softmax."""
+"""A task that needs attention: a tiny encoder learns it with each mapping as well as with softmax."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMES, VALUES, FACTS, WIDTH = 12, 6, 6, 32
 
 
 class Retriever(nn.Module):
-    """Reads facts "name has value" and a name, and tells the value: one layer of attention and no other way."""
+    """Reads facts "name has value" and a name, and predicts the value with a single layer of attention."""
 
     def __init__(self, mapping: str) -> None:
         super().__init__()
@@ -31,8 +31,8 @@ class Retriever(nn.Module):
 
 
 def facts(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Names, their values, the name that is asked, and its value."""
-    names = torch.rand(n, NAMES, generator=generator).argsort(-1)[:, :FACTS]  # none twice
+    """Names, their values, the requested name, and its value."""
+    names = torch.rand(n, NAMES, generator=generator).argsort(-1)[:, :FACTS]  # distinct
     values = torch.randint(VALUES, (n, FACTS), generator=generator)
     place = torch.randint(FACTS, (n, 1), generator=generator)
     return names, values, names.gather(1, place)[:, 0], values.gather(1, place)[:, 0]

@@ -19,7 +19,7 @@ def seed() -> None:
 
 
 def padding() -> Tensor:
-    """True where there is no word."""
+    """True for padding."""
     mask = torch.zeros(BATCH, KEYS, dtype=torch.bool)
     mask[0, 5:], mask[1, 6] = True, True
     return mask

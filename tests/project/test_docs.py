@@ -1,4 +1,4 @@
-"""README and documentation: every example prints what the page says, and every link leads somewhere."""
+"""README and documentation: every example prints the documented output, and every link has a target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples that train models run, and come out as they say."""
+"""The examples that train models run, and print the stated results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The project around the code: the versions, and that the core is really there."""
+"""The project's metadata: the versions, and that the core is available."""
 
 from __future__ import annotations
 
