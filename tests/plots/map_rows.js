@@ -1,4 +1,4 @@
-// Reads [{x, setting}, ...] from standard input and writes the weights, by the very file that the page inlines.
+// Reads [{x, setting}, ...] from standard input and writes the weights, computed by the file that the page inlines.
 "use strict";
 const fs = require("fs");
 const vm = require("vm");

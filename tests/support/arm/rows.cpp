@@ -1,6 +1,5 @@
-// Maps the batches that it reads from standard input, and writes weights and Jacobian products to standard
-// output. A batch: kernel and whether there is a mask (int32), n and d (int64), theta (double), x, the mask,
-// and v.
+// Reads batches from standard input, and writes their weights and Jacobian products to standard output. A
+// batch: the kernel and whether there is a mask (int32), n and d (int64), theta (double), x, the mask, and v.
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
