@@ -4,7 +4,8 @@ VENV := .venv
 INSTALLED := $(VENV)/.installed
 # Whose own tests `regmax.compat` must pass.
 PAPERS_CODE := $(VENV)/torchsparseattn-0.2.tar.gz
-CORE := CMakeLists.txt $(wildcard csrc/*)
+SOURCES := $(shell find csrc -name '*.h' -o -name '*.hpp' -o -name '*.cpp')
+CORE := CMakeLists.txt $(SOURCES)
 # The editable install remembers which folders are packages.
 PACKAGES := $(shell find src -name __init__.py)
 
@@ -28,17 +29,18 @@ demo: $(INSTALLED) ## one sentence under every mapping, then a model trained wit
 test: lint $(PAPERS_CODE) site ## all checks, all tests, all doctests
 	pytest -q -n 2
 
-lint: $(INSTALLED) ## formatting, lint, types and the direction of imports
+lint: $(INSTALLED) ## formatting, lint, types and the direction of imports and includes
 	ruff format --check --output-format concise .
-	clang-format --dry-run --Werror $(wildcard csrc/*.h csrc/*.hpp csrc/*.cpp)
+	clang-format --dry-run --Werror $(SOURCES)
 	ruff check --output-format concise .
 	mypy
 	lint-imports
+	test ! -d csrc/rows || python tools/check_includes.py
 
 format: $(INSTALLED) ## rewrite the sources as `make lint` wants them
 	ruff format .
 	ruff check --fix .
-	clang-format -i $(wildcard csrc/*.h csrc/*.hpp csrc/*.cpp)
+	clang-format -i $(SOURCES)
 
 # Softmax at its best: with the threads' settings that torch itself would choose.
 bench: $(INSTALLED) ## time every mapping against torch.softmax; `make bench BENCH=--quick` takes a minute
@@ -65,7 +67,7 @@ ARM := aarch64-linux-gnu-g++
 arm: $(INSTALLED) ## run adversarial rows through the core as compiled for ARM, in an emulator (g++-aarch64-linux-gnu, qemu-user)
 	mkdir -p build
 	$(ARM) -std=c++17 -O3 -Wall -Wextra -ffp-contract=off -static -pthread -DREGMAX_ISA=baseline \
-	  csrc/core.cpp csrc/api.cpp csrc/threads.cpp tests/support/arm/rows.cpp -o build/arm-rows
+	  $(filter-out %/python.cpp,$(filter %.cpp,$(SOURCES))) tests/support/arm/rows.cpp -o build/arm-rows
 	python tests/support/arm/judge.py qemu-aarch64 build/arm-rows
 
 # torch first and alone: no other requirement gets to choose its version.
