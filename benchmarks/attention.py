@@ -10,23 +10,22 @@ in a separate process, relative to the dense composition: scores, mapping, matmu
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import resource
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 import regmax
+from regmax.timing import in_turns
 
 HEADS, HEAD = 8, 64
 MAPPINGS = ("sparsemax", "fusedmax", "oscarmax", "sqpnormmax")
@@ -78,7 +77,9 @@ def compare(
     both = {name: partial(_train, call, q, k, v, out_grad) for name, call in attend.items()}
     rows = []
     for direction, calls in (("forward", forward), ("forward + backward", both)):
-        seconds = _medians(calls, repeats)
+        seconds = {
+            name: 1e-9 * float(np.median(own)) for name, own in in_turns(calls, rounds=repeats).items()
+        }
         for name in mappings:
             where = ", causal" if is_causal else ""
             ratio = seconds[name] / seconds["softmax"]
@@ -123,23 +124,6 @@ def _nonzeros(attend: Any, tensors: Sequence[Tensor]) -> float:
     """Nonzero weights per query."""
     _, weights = attend(*tensors, return_weights="sparse")
     return len(weights.values) / (len(weights.starts) - 1)
-
-
-def _medians(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for call in calls.values():
-        call()
-    gc.collect()
-    gc.disable()
-    try:
-        for _ in range(repeats):
-            for name, call in calls.items():
-                start = time.perf_counter()
-                call()
-                seconds[name].append(time.perf_counter() - start)
-    finally:
-        gc.enable()
-    return {name: statistics.median(times) for name, times in seconds.items()}
 
 
 def measure_memory(mapping: str, n: int = 4096) -> dict[str, Any]:

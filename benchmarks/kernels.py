@@ -11,24 +11,27 @@ from __future__ import annotations
 import argparse
 import ctypes
 import importlib.util
-import statistics
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
+
+from regmax.timing import in_turns
 
 SCORES = 2**20
 KERNELS = {"sparsemax": 0, "fusedmax": 1, "oscarmax": 2, "sqpnormmax": 3}
 
 
 def default_library() -> Path:
-    """The core in the installed package."""
+    """The core of the installed package; an editable one has several folders."""
     spec = importlib.util.find_spec("regmax")
-    if spec is None or spec.origin is None:
-        raise SystemExit("`benchmarks/kernels.py` needs the installed package or --library path/to/_core.so.")
-    return Path(spec.origin).with_name("_core.so")
+    folders = [] if spec is None else spec.submodule_search_locations or []
+    for path in (Path(folder) / "_core.so" for folder in folders):
+        if path.exists():
+            return path
+    raise SystemExit("`benchmarks/kernels.py` needs the installed package or --library path/to/_core.so.")
 
 
 def strength(kernel: str, d: int) -> float:
@@ -95,17 +98,6 @@ def _pointer(tensor: torch.Tensor) -> ctypes.c_void_p:
     return ctypes.c_void_p(tensor.data_ptr())
 
 
-def medians(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median seconds of each call, the calls taking turns."""
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(repeats):
-        for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(times) for name, times in seconds.items()}
-
-
 def ratios(core: Core, scores: torch.Tensor, d: int, repeats: int) -> dict[str, tuple[float, float]]:
     """(forward, forward + backward) relative to softmax, for every mapping."""
     y = torch.softmax(scores, -1)
@@ -117,7 +109,7 @@ def ratios(core: Core, scores: torch.Tensor, d: int, repeats: int) -> dict[str, 
         theta = strength(kernel, d)
         calls[kernel] = partial(core.argmax, kernel, theta)
         calls[kernel + " backward"] = partial(core.jacobian_product, kernel, theta)
-    times = medians(calls, repeats)
+    times = {name: float(np.median(own)) for name, own in in_turns(calls, rounds=repeats).items()}
     both = times["softmax"] + times["softmax backward"]
     return {k: (times[k] / times["softmax"], (times[k] + times[k + " backward"]) / both) for k in KERNELS}
 

@@ -1,19 +1,16 @@
-"""Run every benchmark, including whole attention calls: `python benchmarks/run.py [--quick] [--out FOLDER] ...`.
+"""Run every benchmark, and judge it by the library's bars: `python benchmarks/run.py [--quick] [--out FOLDER] ...`.
 
-The options are those of `regmax bench`, which runs all other benchmarks from the installed package.
+The options are those of `regmax bench`; whole attention calls and the bars are added here.
 """
 
 from __future__ import annotations
 
 import sys
 
+import attention
+import bars
+
 from regmax.cli import bench
 
-try:
-    from attention import measure
-except ImportError:
-    measure = None
-
-
 if __name__ == "__main__":
-    sys.exit(bench.run(sys.argv[1:], attention=measure))
+    sys.exit(bench.run(sys.argv[1:], attention=attention.measure, bars=bars))

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import math
 import platform
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 import regmax
+from benchmarks import bars
 from regmax import bench
-from regmax.bench import bars, cases, contestants, growth, machine, measure
-from regmax.bench.bars import Verdict, verdicts
+from regmax.bench import cases, contestants, growth, machine
 from regmax.bench.cases import MILLION, SCORES, Case
-from regmax.bench.contestants import BOTH, FORWARD, MAPPINGS, Call
+from regmax.bench.contestants import BOTH, FORWARD, MAPPINGS
 from regmax.bench.growth import Growth
 from regmax.bench.measure import Result
-from regmax.bench.report import Report
+from regmax.bench.report import Report, Verdict
 from regmax.cli import bench as command
 from regmax.cli import main
 
@@ -112,44 +108,6 @@ def test_other_libraries_agree_with_ours_where_they_are_installed() -> None:
         torch.testing.assert_close(y.reshape(ours.shape), ours, atol=1e-5, rtol=0)
 
 
-def test_calls_take_turns_and_slow_ones_sit_rounds_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    order: list[str] = []
-    calls = {name: Call(lambda name=name: order.append(name)) for name in ("first", "slow")}  # type: ignore[misc]
-    nanoseconds = {id(calls["first"]): 1e3, id(calls["slow"]): 5e6}
-    monkeypatch.setattr(measure, "_time", lambda call, repeats: nanoseconds[id(call)])
-    monkeypatch.setattr(measure, "_PATIENCE", math.inf)
-    times = measure.race(calls, seconds=0.02)
-    first, slow = times[1, "first"].taken, times[1, "slow"].taken
-    assert not np.isnan(first).any()
-    assert np.isnan(slow).any()
-    assert (~np.isnan(slow)).sum() == measure.FEWEST
-    # The turns of the two alternate.
-    assert sum(a != b for a, b in pairwise(order)) > measure.FEWEST
-
-
-def test_a_race_that_takes_too_long_ends_after_its_first_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "_PATIENCE", 0)
-    calls = {name: Call(lambda: None) for name in ("first", "second")}
-    times = measure.race(calls, seconds=0.01)
-    assert [(~np.isnan(own.taken)).sum() for own in times.values()] == [1, 1]
-
-
-def test_a_sample_counts_for_all_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "_time", lambda call, repeats: 1000.0)
-    calls = {"whole": Call(lambda: None), "part": Call(lambda: None, share=0.125)}
-    times = measure.race(calls, seconds=0.001)
-    assert (times[1, "part"].taken / times[1, "whole"].taken == 8).all()
-
-
-def test_timing_leaves_threads_and_garbage_collection_as_they_were() -> None:
-    before = torch.get_num_threads()
-    seen: set[tuple[int, bool]] = set()
-    call = Call(lambda: seen.add((torch.get_num_threads(), gc.isenabled())))
-    measure.race({"call": call}, threads=(1, 2), seconds=0.001)
-    assert seen == {(1, False), (2, False)}
-    assert (torch.get_num_threads(), gc.isenabled()) == (before, True)
-
-
 def test_comparing_gives_every_contestant_a_ratio_with_its_quartiles() -> None:
     found = list(bench.compare(Case("padding", 64, 30), threads=(1, 2), peers=False, seconds=0.002))
     assert len(found) == 2 * 2 * (2 + len(MAPPINGS))
@@ -165,7 +123,7 @@ def test_bars_are_judged_as_they_are_shown() -> None:
 
 
 def test_every_bar_finds_its_results() -> None:
-    found = verdicts(
+    found = bars.verdicts(
         [
             result(ratio=0.5),
             result(ratio=0.9, threads=2, microseconds=250.0),
@@ -224,16 +182,43 @@ def test_a_report_survives_json_and_names_no_machine(tmp_path: Path) -> None:
 
 
 def test_the_report_marks_what_was_met_and_lists_what_was_missed() -> None:
-    text = "\n".join(a_report().lines())
+    text = "\n".join(a_report().lines(bars))
     assert "0.70 ±0.00 ✗" in text  # sparsemax, d = 512
     assert "0.70 ±0.00 ✓" in text
     assert "missed  sparsemax, N(0, 1), 2048 x 512, forward+backward: 0.70, bar <= 0.55" in text
 
 
+def test_without_bars_nothing_is_judged(tmp_path: Path) -> None:
+    report = a_report()
+    text = "\n".join(report.lines())
+    assert "0.70 ±0.00" in text
+    tables, _, growth_table = text.partition("Growth")
+    assert not {"✓", "✗"} & set(tables)
+    assert "✓" in growth_table  # d log d is a law, not a bar
+    assert "bar" not in tables.lower()
+    report.write(tmp_path / "plain.json")
+    report.write(tmp_path / "judged.json", bars)
+    plain, judged = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("plain", "judged"))
+    assert plain.pop("bars") == []
+    assert {"figure", "bar", "met"} <= set(judged.pop("bars")[0])
+    assert plain == judged
+
+
+def test_the_package_has_no_bars_and_the_repositorys_benchmarks_pass_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setattr(bench, "compare", lambda case, **options: [result(n=case.n, d=case.d)])
+    arguments = ["--quick", "--parts", "ratios", "--out", str(tmp_path)]
+    assert main(["bench", *arguments]) == 0
+    assert "Bars:" not in capsys.readouterr().out
+    assert command.run(arguments, bars=bars) == 0
+    assert "Bars:" in capsys.readouterr().out
+
+
 def test_a_spread_needs_turns() -> None:
     report = a_report()
     report.results = [replace(r, turns=1) for r in report.results]
-    assert "0.70 ±? ✗" in "\n".join(report.lines())
+    assert "0.70 ±? ✗" in "\n".join(report.lines(bars))
 
 
 def test_a_busy_machine_is_named() -> None:

@@ -1,13 +1,15 @@
 """The benchmark of `regmax bench`: every mapping against `torch.softmax`, on the same scores, in turns."""
 
-from regmax.bench.bars import Verdict, verdicts
 from regmax.bench.cases import Case, full_cases, quick_cases
 from regmax.bench.growth import Growth, fits, grow
 from regmax.bench.measure import Result, compare
+from regmax.bench.report import Bars, Report, Verdict
 
 __all__ = [
+    "Bars",
     "Case",
     "Growth",
+    "Report",
     "Result",
     "Verdict",
     "compare",
@@ -15,5 +17,4 @@ __all__ = [
     "full_cases",
     "grow",
     "quick_cases",
-    "verdicts",
 ]

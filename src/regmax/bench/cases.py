@@ -33,7 +33,7 @@ class Case:
 
     @property
     def is_million(self) -> bool:
-        """Whether this shape has about a million scores; the bars apply to these shapes."""
+        """Whether this shape has about a million scores."""
         return self.n * self.d == MILLION
 
 
@@ -58,7 +58,7 @@ def full_cases() -> list[Case]:
 
 
 def quick_cases() -> list[Case]:
-    """The cases that have bars, masks and flat scores in two lengths only."""
+    """The tiny case and every length of about a million scores; masks and flat scores in two lengths only."""
     shapes = [(MILLION // d, d) for d in (32, 64, 128, 512, 2048)]
     few = [(MILLION // d, d) for d in (64, 512)]
     main = [Case(scores, n, d) for scores in ("normal", "attention") for n, d in shapes]

@@ -1,7 +1,6 @@
 """The timed calls: the mappings through the public interface, softmax, a copy, and other installed libraries."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from types import ModuleType
@@ -12,6 +11,7 @@ from torch import Tensor
 
 import regmax
 from regmax.bench.cases import Tensors
+from regmax.timing import Call
 
 MAPPINGS = ("sparsemax", "sqpnormmax", "fusedmax", "oscarmax")
 REFERENCE, FLOOR = "softmax", "copy"
@@ -20,14 +20,6 @@ RUNS = (FORWARD, BOTH)
 
 LAM, P = 0.1, 1.5
 _SAMPLE = 128  # rows for libraries that map one row at a time in Python
-
-
-@dataclass(frozen=True)
-class Call:
-    """A timed call; `share` is the fraction of the work that it does."""
-
-    run: Callable[[], object]
-    share: float = 1.0
 
 
 def oscar_lam(d: int) -> float:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from regmax.bench.cases import MILLION, Tensors
-from regmax.bench.contestants import BOTH, LAM, MAPPINGS, REFERENCE, Call, calls
-from regmax.bench.measure import race
+from regmax.bench.contestants import BOTH, LAM, MAPPINGS, REFERENCE, calls
+from regmax.timing import Call, race
 
 ROWS = ("normal", "flat", "ties", "ramp", "sawtooth", "harmonic")
 LENGTHS = tuple(2**k for k in range(6, 17))

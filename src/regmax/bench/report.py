@@ -4,20 +4,49 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from regmax.bench.bars import ratio_bar, verdicts
 from regmax.bench.cases import SCORES
 from regmax.bench.contestants import REFERENCE
 from regmax.bench.growth import Fit, Growth, fits
-from regmax.bench.measure import FEWEST, Result
+from regmax.bench.measure import Result
+from regmax.timing import FEWEST
 
 FORMAT = 1  # of the JSON
 _CELL = 14
 _MARKS = {True: "✓", False: "✗", None: " "}
-LEGEND = (
-    "Time relative to torch.softmax in the same round: median ± half the interquartile range; ✓ ✗ its bar."
-)
+LEGEND = "Time relative to torch.softmax in the same round: median ± half the interquartile range"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A figure and its bar; `at_least` if more is better."""
+
+    subject: str
+    contestant: str
+    figure: float
+    bar: float
+    at_least: bool = False
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the figure, rounded as it is shown, is within the bar."""
+        figure = round(self.figure, 2)
+        return figure >= self.bar if self.at_least else figure <= self.bar
+
+    def __str__(self) -> str:
+        sign = ">=" if self.at_least else "<="
+        return f"{self.contestant}, {self.subject}: {self.figure:.2f}, bar {sign} {self.bar:g}"
+
+
+class Bars(Protocol):
+    """Targets to judge results by; the library's own are in benchmarks/bars.py, outside the package."""
+
+    def ratio_bar(self, result: Result) -> float | None:
+        """The bar on this result's ratio, if there is one."""
+
+    def verdicts(self, results: Iterable[Result]) -> Sequence[Verdict]:
+        """Every bar that these results speak to."""
 
 
 @dataclass
@@ -31,9 +60,10 @@ class Report:
     attention: list[dict[str, Any]] = field(default_factory=list)
     complete: bool = False
 
-    def write(self, path: Path) -> None:
+    def write(self, path: Path, bars: Bars | None = None) -> None:
         """Write everything as JSON, including the verdicts."""
-        judged = [asdict(verdict) | {"met": verdict.is_met} for verdict in verdicts(self.results)]
+        verdicts = [] if bars is None else bars.verdicts(self.results)
+        judged = [asdict(verdict) | {"met": verdict.is_met} for verdict in verdicts]
         grown = [asdict(fit) | {"met": fit.is_met} for fit in fits(self.growth)]
         record = {"format": FORMAT, **asdict(self), "bars": judged, "growth fits": grown}
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,18 +78,20 @@ class Report:
         known = {name: record[name] for name in ("machine", "settings", "attention", "complete")}
         return cls(**known, results=results, growth=growth)
 
-    def lines(self) -> Iterator[str]:
-        """The whole report as text."""
+    def lines(self, bars: Bars | None = None) -> Iterator[str]:
+        """The whole report as text; with bars, results are marked by whether they meet them."""
         yield from (f"{name:<16} {value}" for name, value in self.machine.items())
         if self.results:
-            yield from ("", LEGEND)
-        yield from _tables(self.results)
+            yield from ("", LEGEND + ("." if bars is None else "; ✓ ✗ its bar."))
+        yield from _tables(self.results, bars)
         yield from _attention(self.attention)
         yield from _growth(fits(self.growth))
-        yield from _verdicts(self.results)
+        if bars is not None:
+            yield from _verdicts(bars.verdicts(self.results))
+        yield from _disturbances(self.results)
 
 
-def _tables(results: Sequence[Result]) -> Iterator[str]:
+def _tables(results: Sequence[Result], bars: Bars | None) -> Iterator[str]:
     """One table per kind of scores, number of threads and direction: shapes in rows, contestants in columns."""
     groups: dict[tuple[str, int, str], list[Result]] = {}
     for result in results:
@@ -67,14 +99,14 @@ def _tables(results: Sequence[Result]) -> Iterator[str]:
     for (scores, threads, run), group in sorted(groups.items(), key=lambda item: _order(*item[0])):
         plural = "thread" if threads == 1 else "threads"
         yield from ("", f"{SCORES[scores]} · {run.replace('+', ' + ')} · {threads} {plural}")
-        yield from _table(group)
+        yield from _table(group, bars)
 
 
 def _order(scores: str, threads: int, run: str) -> tuple[int, int, str]:
     return threads, list(SCORES).index(scores), run
 
 
-def _table(group: Sequence[Result]) -> Iterator[str]:
+def _table(group: Sequence[Result], bars: Bars | None) -> Iterator[str]:
     names = list(dict.fromkeys(result.contestant for result in group))
     shapes = list(dict.fromkeys((result.n, result.d) for result in group))
     found = {(result.n, result.d, result.contestant): result for result in group}
@@ -86,7 +118,8 @@ def _table(group: Sequence[Result]) -> Iterator[str]:
             yield f"{'rows x d' if line else '':>14}{words}"
     for n, d in shapes:
         cells = (
-            _cell(found.get((n, d, name)), _width(head)) for name, head in zip(names, heads, strict=True)
+            _cell(found.get((n, d, name)), _width(head), bars)
+            for name, head in zip(names, heads, strict=True)
         )
         yield (f"{f'{n} x {d}':>14}" + "".join(cells)).rstrip()
 
@@ -95,13 +128,13 @@ def _width(head: Sequence[str]) -> int:
     return max(_CELL, *(len(word) + 2 for word in head))
 
 
-def _cell(result: Result | None, width: int) -> str:
+def _cell(result: Result | None, width: int, bars: Bars | None) -> str:
     """softmax's own time, or a ratio with its spread and mark."""
     if result is None:
         return " " * width
     if result.contestant == REFERENCE:
         return f"{result.microseconds:>{width - 3},.1f} µs"
-    bar = ratio_bar(result)
+    bar = None if bars is None else bars.ratio_bar(result)
     mark = _MARKS[None if bar is None else round(result.ratio, 2) <= bar]
     decimals = 2 if result.ratio < 10 else 0
     # Too few turns for quartiles.
@@ -140,13 +173,14 @@ def _growth(found: Iterable[Fit]) -> Iterator[str]:
         yield f"{kind:>14}" + "".join(f"{cell:>{_CELL}}" for cell in cells)
 
 
-def _verdicts(results: Sequence[Result]) -> Iterator[str]:
-    judged = verdicts(results)
-    if not judged:
-        return
-    missed = [verdict for verdict in judged if not verdict.is_met]
-    yield from ("", f"Bars: {len(judged) - len(missed)} of {len(judged)} met.")
-    yield from (f"  missed  {verdict}" for verdict in missed)
+def _verdicts(judged: Sequence[Verdict]) -> Iterator[str]:
+    if judged:
+        missed = [verdict for verdict in judged if not verdict.is_met]
+        yield from ("", f"Bars: {len(judged) - len(missed)} of {len(judged)} met.")
+        yield from (f"  missed  {verdict}" for verdict in missed)
+
+
+def _disturbances(results: Sequence[Result]) -> Iterator[str]:
     turns, disturbed = sum(r.turns for r in results), sum(r.disturbed for r in results)
     if disturbed > turns / 50:
         yield f"The machine was busy: {disturbed / turns:.0%} of the turns were disturbed. Do not quote these figures."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from regmax.cli.errors import CommandError
 
 if TYPE_CHECKING:
-    from regmax.bench.report import Report
+    from regmax.bench.report import Bars, Report
 
 Item = TypeVar("Item")
 # `measure(quick=...)` of benchmarks/attention.py, which is not part of the package: measurements of whole attention
@@ -22,8 +22,11 @@ MAPPINGS = ("sparsemax", "sqpnormmax", "fusedmax", "oscarmax")
 SCORES = ("normal", "peaked", "attention", "flat", "padding", "causal")
 
 
-def run(arguments: Sequence[str], attention: Attention | None = None) -> int:
-    """Measure, print the tables, write the JSON and the pictures; an interrupt keeps the measurements so far."""
+def run(arguments: Sequence[str], attention: Attention | None = None, bars: "Bars | None" = None) -> int:
+    """Measure, print the tables, write the JSON and the pictures; an interrupt keeps the measurements so far.
+
+    The repository's benchmarks/run.py adds whole attention calls, and the bars that results are judged by.
+    """
     options = _parser().parse_args(arguments)
     try:
         from regmax.bench import machine
@@ -38,13 +41,13 @@ def run(arguments: Sequence[str], attention: Attention | None = None) -> int:
     except KeyboardInterrupt:
         print("\nInterrupted: what follows was measured until then.", file=sys.stderr)
     finally:
-        _finish(report, options.out)
+        _finish(report, options.out, bars)
     return 0 if report.complete else 130
 
 
-def _finish(report: "Report", folder: Path) -> None:
-    print("\n".join(report.lines()))
-    report.write(folder / "bench.json")
+def _finish(report: "Report", folder: Path, bars: "Bars | None") -> None:
+    print("\n".join(report.lines(bars)))
+    report.write(folder / "bench.json", bars)
     print(folder / "bench.json")
     _draw(report, folder)
 

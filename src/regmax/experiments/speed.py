@@ -6,11 +6,11 @@ every batch, one directly after the other, and only the ratios count:
     python -m regmax.experiments.speed translation --generated 2000
 """
 
+import itertools
 import sys
-import time
 from collections.abc import Mapping, Sequence
-from statistics import median
 
+import numpy as np
 import torch
 
 from regmax.experiments import tasks
@@ -18,6 +18,7 @@ from regmax.experiments.config import TASKS, Config
 from regmax.experiments.overrides import parse
 from regmax.experiments.tasks import Task
 from regmax.names import MAPPINGS
+from regmax.timing import in_turns
 
 _WARM_UP = 3  # steps that are not counted
 
@@ -30,17 +31,9 @@ def ratios(configs: Mapping[str, Config], steps: int = 40) -> dict[str, float]:
         steps: the number of batches for each configuration.
     """
     runners = {name: _Runner(config) for name, config in configs.items()}
-    batches = next(iter(runners.values())).task.epoch(0)
-    times: dict[str, list[float]] = {name: [] for name in runners}
-    names = list(runners)
-    for i in range(_WARM_UP + steps):
-        # A new order at each step: a run profits from the caches that the previous one has warmed.
-        for name in names[i % len(names) :] + names[: i % len(names)]:
-            times[name].append(runners[name].step(batches[i % len(batches)]))
-    pairs = {
-        name: zip(times["softmax"][_WARM_UP:], found[_WARM_UP:], strict=True) for name, found in times.items()
-    }
-    return {name: median(softmax / own for softmax, own in both) for name, both in pairs.items()}
+    steps_of = {name: runner.step for name, runner in runners.items()}
+    times = in_turns(steps_of, rounds=steps, warm_up=_WARM_UP)
+    return {name: float(np.median(times["softmax"] / own)) for name, own in times.items()}
 
 
 class _Runner:
@@ -50,14 +43,14 @@ class _Runner:
         self.task: Task = tasks.build(config, torch.device("cpu"))
         learned = [parameter for parameter in self.task.model.parameters() if parameter.requires_grad]
         self._optimizer = torch.optim.Adam(learned, fused=True)  # as in the training loop
+        self._batches = itertools.cycle(self.task.epoch(0))
 
-    def step(self, rows: list[int]) -> float:
-        """Train on a batch; returns the seconds."""
-        began = time.perf_counter()
+    def step(self) -> None:
+        """Train on the next batch."""
+        rows = next(self._batches)
         self._optimizer.zero_grad(set_to_none=True)
         self.task.loss(self.task.model, rows, rows).backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
-        return time.perf_counter() - began
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -1,11 +1,13 @@
 """The bars (targets) of the library, and whether a run met them."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from regmax.bench.cases import MILLION, SCORES, TINY, Case
 from regmax.bench.contestants import BOTH, FORWARD, MAPPINGS
 from regmax.bench.measure import Result
+from regmax.bench.report import Verdict
 
 # Time relative to softmax, forward + backward, one thread, about a million N(0, 1) or attention scores, by d.
 RATIOS = {
@@ -18,27 +20,6 @@ TINY_RATIOS = {FORWARD: 1.0, BOTH: 1.3}
 FLAT_RATIO = 3.0
 PADDING_FACTOR = 1.3  # relative to the ratio without a mask
 SPEED_UP = 1.7  # from one thread to two
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A figure and its bar; `at_least` if more is better."""
-
-    subject: str
-    contestant: str
-    figure: float
-    bar: float
-    at_least: bool = False
-
-    @property
-    def is_met(self) -> bool:
-        """Whether the figure, rounded as it is shown, is within the bar."""
-        figure = round(self.figure, 2)
-        return figure >= self.bar if self.at_least else figure <= self.bar
-
-    def __str__(self) -> str:
-        sign = ">=" if self.at_least else "<="
-        return f"{self.contestant}, {self.subject}: {self.figure:.2f}, bar {sign} {self.bar:g}"
 
 
 def ratio_bar(result: Result) -> float | None:

@@ -1,0 +1,168 @@
+"""Timing in turns: other load on the machine affects every call equally, so the ratios remain valid.
+
+`race` repeats calls that can be repeated at will, for a given time. `in_turns` makes each call once a round, for calls
+that change something, such as training steps.
+"""
+
+import gc
+import math
+import random
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+try:
+    import resource
+except ImportError:  # not on Windows
+    resource = None  # type: ignore[assignment]
+
+SHORTEST = 200_000  # ns: a shorter timing would measure the clock
+FEWEST, MOST = 5, 300  # turns
+_ATTEMPTS = 3  # at a turn; after that a disturbed turn counts too
+_PATIENCE = 3  # no further rounds if a race takes this many times longer than planned
+_ALLOCATION = 31 * 2**20  # bytes: just below the size from which glibc always maps fresh pages
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A timed call; `share` is the fraction of the work that it does."""
+
+    run: Callable[[], object]
+    share: float = 1.0
+
+
+class Times(NamedTuple):
+    """Nanoseconds per call, one entry per round (NaN if the call skipped it), and the number of disturbed turns."""
+
+    taken: NDArray[np.float64]
+    disturbed: int
+
+
+def race(
+    calls: Mapping[Key, Call], *, threads: Sequence[int] = (1,), seconds: float
+) -> dict[tuple[int, Key], Times]:
+    """Time the calls in turns, each for about `seconds`, on each number of threads.
+
+    The first call takes part in every round, and every call in the first round; slow calls skip rounds.
+    """
+    first = next(iter(calls))
+    with _quiet():
+        costs = {(count, key): _cost(calls[key], count) for count in threads for key in calls}
+        turns = {lane: _turns(cost, seconds) for lane, cost in costs.items()}
+        rounds = max(turns[count, first] for count in threads)
+        taken = {lane: np.full(rounds, np.nan) for lane in costs}
+        disturbed = dict.fromkeys(costs, 0)
+        shuffle = random.Random(0).sample
+        end = time.monotonic() + _PATIENCE * seconds * len(costs)
+        for number in range(rounds):
+            if number and time.monotonic() > end:
+                break
+            for count in threads:
+                torch.set_num_threads(count)
+                # A new order each round, so that no call always runs after the same other call.
+                for key in shuffle(list(calls), len(calls)):
+                    lane = count, key
+                    if key == first or _is_due(number, turns[lane], rounds):
+                        taken[lane][number], was_disturbed = _turn(calls[key], costs[lane])
+                        disturbed[lane] += was_disturbed
+    return {lane: Times(taken[lane], disturbed[lane]) for lane in costs}
+
+
+def in_turns(
+    calls: Mapping[Key, Callable[[], object]], *, rounds: int, warm_up: int = 1
+) -> dict[Key, NDArray[np.float64]]:
+    """Nanoseconds of each call, an entry a round: every call is made once a round, in an order that changes.
+
+    `warm_up` rounds before the first are not counted.
+
+    Example:
+        >>> made = []
+        >>> times = in_turns({"a": lambda: made.append("a"), "b": lambda: made.append("b")}, rounds=4)
+        >>> times["a"].shape, made.count("a"), made.count("b")
+        ((4,), 5, 5)
+    """
+    taken = {key: np.empty(warm_up + rounds) for key in calls}
+    shuffle = random.Random(0).sample
+    with _quiet():
+        for number in range(warm_up + rounds):
+            for key in shuffle(list(calls), len(calls)):
+                taken[key][number] = _time(calls[key], 1)
+    return {key: own[warm_up:] for key, own in taken.items()}
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without garbage collection, and with memory as a process has it that has run for a while."""
+    before, was_enabled = torch.get_num_threads(), gc.isenabled()
+    gc.collect()
+    gc.disable()
+    # glibc keeps freed blocks, rather than ask for new pages each time, up to a size that grows with the blocks it has
+    # seen freed: after this block it no longer changes, and no call's time depends on the calls before it.
+    torch.empty(_ALLOCATION, dtype=torch.uint8)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        if was_enabled:
+            gc.enable()
+
+
+def _cost(call: Call, threads: int) -> float:
+    """Nanoseconds of one call, roughly, after a warm-up."""
+    torch.set_num_threads(threads)
+    call.run()
+    return min(_time(call.run, 1) for _ in range(3))
+
+
+def _turns(cost: float, seconds: float) -> int:
+    """How often a call gets its turn: an untimed call, then a batch of timed ones."""
+    one_turn = cost * (1 + _batch(cost))
+    return int(np.clip(seconds * 1e9 / one_turn, FEWEST, MOST))
+
+
+def _batch(cost: float) -> int:
+    return max(1, math.ceil(SHORTEST / cost))
+
+
+def _is_due(number: int, turns: int, rounds: int) -> bool:
+    """Whether a call with fewer turns than rounds takes part in this one: its turns are spread evenly.
+
+    Example:
+        >>> [_is_due(number, 3, 7) for number in range(7)].count(True)
+        3
+    """
+    return turns >= rounds or number * turns // rounds != (number - 1) * turns // rounds
+
+
+def _turn(call: Call, cost: float) -> tuple[float, bool]:
+    """Nanoseconds a call, and whether it was disturbed; a disturbed turn is taken again, a few times."""
+    for _ in range(_ATTEMPTS):
+        # Untimed: it brings the caches to the state that the call itself leaves.
+        call.run()
+        before = _switches()
+        nanoseconds = _time(call.run, _batch(cost))
+        disturbed = _switches() != before
+        if not disturbed:
+            break
+    return nanoseconds / call.share, disturbed
+
+
+def _switches() -> int:
+    """How often the kernel has taken a core from this process; always 0 on systems that do not tell."""
+    return 0 if resource is None else resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
+def _time(run: Callable[[], object], repeats: int) -> float:
+    turns = range(repeats)
+    start = time.perf_counter_ns()
+    for _ in turns:
+        run()
+    return (time.perf_counter_ns() - start) / repeats
