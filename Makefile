@@ -18,7 +18,7 @@ export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench docs site sanitize arm clean
+.PHONY: help demo test lint format bench docs site coverage sanitize arm clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -53,6 +53,23 @@ docs: site ## build the documentation in build/docs, strictly, and run every exa
 site: $(INSTALLED)
 	rm -rf build/docs docs/api/generated docs/gallery
 	sphinx-build --quiet --fail-on-warning docs build/docs
+
+# Line by line, all instances of a template together: a line counts as reached if any instruction set or type reaches it.
+COVERAGE := build/coverage
+WITH_COUNTERS := REGMAX_LIBRARY=$(CURDIR)/$(COVERAGE)/core/_core.so
+coverage: $(INSTALLED) ## which lines of Python and of the core the tests reach; `make coverage TESTS="tests/laws ..."` runs some of them
+	cmake -G Ninja -S . -B $(COVERAGE)/core -DCMAKE_CXX_COMPILER=$(CXX) -DCMAKE_CXX_FLAGS="--coverage -fprofile-update=atomic" --log-level=WARNING
+	cmake --build $(COVERAGE)/core
+	mkdir -p $(COVERAGE)/html
+	find $(COVERAGE) -name '*.gcda' -delete
+	coverage erase
+	$(WITH_COUNTERS) pytest -q -n 2 --cov --cov-report= $(TESTS)
+	$(WITH_COUNTERS) python tests/support/adversarial.py --rows 50000
+	coverage xml -q -o $(COVERAGE)/python.xml
+	gcovr --root . --filter csrc/ --json $(COVERAGE)/core.json $(COVERAGE)/core
+	gcovr --root . --merge-lines --add-tracefile $(COVERAGE)/core.json --cobertura-add-tracefile $(COVERAGE)/python.xml \
+	  --txt $(COVERAGE)/summary.txt --html-details $(COVERAGE)/html/index.html
+	cut -c 1-140 $(COVERAGE)/summary.txt
 
 # The sanitizers' run times must be there before Python is; Python itself leaks on purpose.
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
