@@ -60,6 +60,11 @@ def test_a_foreign_checkpoint_is_refused(path: Path) -> None:
     refused(path, r"is not a checkpoint of `regmax train`")
 
 
+def test_a_checkpoint_of_an_older_version_is_refused(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"regmax-experiment-2", b"regmax-experiment-1"))
+    refused(path, r"was written by an older version of regmax: train again")
+
+
 def test_a_missing_checkpoint_is_named(tmp_path: Path) -> None:
     with pytest.raises(ExperimentError, match=r"best.safetensors does not exist"):
         checkpoints.read(tmp_path / "best.safetensors")

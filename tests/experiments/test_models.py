@@ -56,6 +56,14 @@ def test_scaled_scores_are_divided_by_the_root_of_the_states_size(tmp_path: Path
     torch.testing.assert_close(first_scores(True), first_scores(False) / 4)
 
 
+def test_a_sentence_is_projected_once_for_all_words(tmp_path: Path) -> None:
+    model = start(tiny(dropout=0.0), tmp_path / "run").task.model.eval()
+    projections: list[None] = []
+    model.attend.key.register_forward_hook(lambda *_: projections.append(None))
+    model(Batch(torch.tensor([[4, 5, 6]]), torch.tensor([3]), torch.tensor([[START, 4, 5, 6, END]])))
+    assert len(projections) == 1
+
+
 def test_an_unknown_word_is_copied_from_where_attention_looked(tmp_path: Path) -> None:
     y = torch.tensor([[0.0, 1.0], [0.6, 0.4], [0.5, 0.5]])
     hypothesis = Hypothesis([UNKNOWN, 4, END], 0.0, y, y)

@@ -3,7 +3,7 @@
 from regmax.nn.annealing import AnnealGamma
 from regmax.nn.attention import MultiheadAttention
 from regmax.nn.mappings import Fusedmax, Oscarmax, RegularizedArgmax, Softmax, Sparsemax, Sqpnormmax
-from regmax.nn.seq2seq import AdditiveAttention, GlobalAttention
+from regmax.nn.seq2seq import AdditiveAttention, GlobalAttention, PreparedMemory
 
 __all__ = [
     "AdditiveAttention",
@@ -12,6 +12,7 @@ __all__ = [
     "GlobalAttention",
     "MultiheadAttention",
     "Oscarmax",
+    "PreparedMemory",
     "RegularizedArgmax",
     "Softmax",
     "Sparsemax",

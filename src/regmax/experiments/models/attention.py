@@ -1,4 +1,4 @@
-"""Attention with any mapping: from scores to weights to a weighted sum."""
+"""The configured mapping, and masks by length."""
 
 import torch
 from torch import Tensor, nn
@@ -24,8 +24,3 @@ def mask_of(lengths: Tensor, longest: int) -> Tensor | None:
     if bool((lengths == longest).all()):
         return None
     return torch.arange(longest, device=lengths.device) < lengths.unsqueeze(1)
-
-
-def weighted_sum(y: Tensor, values: Tensor) -> Tensor:
-    """Sum of values (batch, d, n) by weights (batch, d)."""
-    return torch.bmm(y.unsqueeze(1), values).squeeze(1)

@@ -9,7 +9,8 @@ from torch.nn import functional
 from regmax.experiments.config import EntailmentConfig
 from regmax.experiments.data.snli import LABELS
 from regmax.experiments.data.vocabulary import PAD
-from regmax.experiments.models.attention import mapping, mask_of, weighted_sum
+from regmax.experiments.models.attention import mapping, mask_of
+from regmax.nn import GlobalAttention
 
 
 class Batch(NamedTuple):
@@ -55,11 +56,7 @@ class Classifier(nn.Module):
         self.project = nn.Linear(n, hidden)
         self.premise = nn.GRU(hidden, hidden, batch_first=True)
         self.hypothesis = nn.GRU(hidden, hidden, batch_first=True)
-        self.keys = nn.Linear(hidden, hidden, bias=False)
-        self.query = nn.Linear(hidden, hidden, bias=False)
-        self.score = nn.Linear(hidden, 1, bias=False)
-        self.mapping = mapping(config)
-        self.combine = nn.Linear(2 * hidden, hidden, bias=False)
+        self.attend = GlobalAttention(hidden, score="concat", mapping=mapping(config), bias=False)
         self.label = nn.Linear(hidden, len(LABELS))
         self.dropout = nn.Dropout(config.dropout)
         self.register_buffer("weights", weights)
@@ -72,11 +69,9 @@ class Classifier(nn.Module):
         """The labels' logits, and the attention."""
         states, last = self._run(self.premise, batch.premise, batch.premise_lengths, None)
         _, last = self._run(self.hypothesis, batch.hypothesis, batch.hypothesis_lengths, last)
-        query = last[0]  # (batch, hidden)
-        x = self.score(torch.tanh(self.keys(states) + self.query(query).unsqueeze(1))).squeeze(2)
-        y = self.mapping(x, mask_of(batch.premise_lengths, batch.premise.shape[1]))
-        both = torch.cat([weighted_sum(y, states), query], -1)
-        return Reading(self.label(self.dropout(torch.tanh(self.combine(both)))), x, y)
+        mask = mask_of(batch.premise_lengths, batch.premise.shape[1])
+        state, y, x = self.attend.with_scores(last[0], states, mask)
+        return Reading(self.label(self.dropout(state)), x, y)
 
     def _run(
         self, gru: nn.GRU, words: Tensor, lengths: Tensor, first: Tensor | None

@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 from regmax.experiments.config import Seq2SeqConfig
 from regmax.experiments.data.vocabulary import PAD
-from regmax.experiments.models.attention import mapping, mask_of, weighted_sum
+from regmax.experiments.models.attention import mapping, mask_of
 from regmax.experiments.models.output import Output
+from regmax.nn import GlobalAttention, PreparedMemory
 
 
 class Batch(NamedTuple):
@@ -17,19 +18,6 @@ class Batch(NamedTuple):
     source: Tensor  # (batch, d)
     lengths: Tensor  # (batch,): words of each source
     target: Tensor  # (batch, longest target)
-
-
-class Memory(NamedTuple):
-    """The encoder's output, which the decoder attends to."""
-
-    keys: Tensor  # (batch, d, hidden): the dot product of a decoder state and a key is a score
-    values: Tensor  # (batch, d, hidden)
-    mask: Tensor | None  # (batch, d): True for words, False for padding
-
-    def rows(self, index: Tensor) -> "Memory":
-        """The memory of selected sentences of the batch; sentences may repeat."""
-        mask = None if self.mask is None else self.mask[index]
-        return Memory(self.keys[index], self.values[index], mask)
 
 
 class State(NamedTuple):
@@ -71,11 +59,9 @@ class Seq2Seq(nn.Module):
         )
         sizes = [words + hidden] + [hidden] * (config.layers - 1)
         self.cells = nn.ModuleList(nn.LSTMCell(size, hidden) for size in sizes)
-        self.keys = nn.Linear(hidden, hidden, bias=False)
+        scale = hidden**-0.5 if config.scaled else 1.0
+        self.attend = GlobalAttention(hidden, mapping=mapping(config), scale=scale)
         self.values = nn.Linear(hidden, hidden, bias=False) if config.word_values else None
-        self.mapping = mapping(config)
-        self.temperature = hidden**0.5 if config.scaled else 1.0
-        self.combine = nn.Linear(2 * hidden, hidden, bias=False)
         self.dropout = nn.Dropout(config.dropout)
         self.output = Output(
             hidden, target_size, config.frequent, self.target_words if config.shared else None
@@ -112,7 +98,7 @@ class Seq2Seq(nn.Module):
             attentions.append(attention)
         return torch.stack(states, 1), attentions
 
-    def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, State]:
+    def encode(self, source: Tensor, lengths: Tensor) -> tuple[PreparedMemory, State]:
         """Encode the source."""
         vectors = self.dropout(self.source_words(source) * self.scale)
         packed = nn.utils.rnn.pack_padded_sequence(
@@ -120,30 +106,26 @@ class Seq2Seq(nn.Module):
         )
         packed, (hidden, cell) = self.encoder(packed)
         states, _ = nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
-        values = states if self.values is None else self.values(states + vectors)
+        values = None if self.values is None else self.values(states + vectors)
         cells = tuple(zip(self._joined(hidden), self._joined(cell), strict=True))
         state = State(cells, torch.zeros_like(cells[0][0]))
-        keys = self.keys(states) / self.temperature
-        return Memory(keys, values, mask_of(lengths, source.shape[1])), state
+        return self.attend.prepare(states, mask_of(lengths, source.shape[1]), values=values), state
 
     def _joined(self, last: Tensor) -> Tensor:
         """Both directions of each layer side by side: (layers * directions, batch, n) -> (layers, batch, hidden)."""
         directions = last.view(len(self.cells), -1, *last.shape[1:])
         return torch.cat(directions.unbind(1), -1)
 
-    def step(self, words: Tensor, state: State, memory: Memory) -> tuple[Tensor, State, Attention]:
+    def step(self, words: Tensor, state: State, memory: PreparedMemory) -> tuple[Tensor, State, Attention]:
         """log p of every next word after `words` (batch,), the new state, and the attention."""
         state, attention = self._step(self.dropout(self.target_words(words) * self.scale), state, memory)
         return self.output(state.feed), state, attention
 
-    def _step(self, vector: Tensor, state: State, memory: Memory) -> tuple[State, Attention]:
+    def _step(self, vector: Tensor, state: State, memory: PreparedMemory) -> tuple[State, Attention]:
         below = torch.cat([vector, state.feed], -1)
         cells = []
         for i, (cell, old) in enumerate(zip(self.cells, state.cells, strict=True)):
             cells.append(cell(self.dropout(below) if i else below, old))
             below = cells[-1][0]
-        x = torch.bmm(memory.keys, below.unsqueeze(2)).squeeze(2)
-        y = self.mapping(x, memory.mask)
-        context = weighted_sum(y, memory.values)
-        feed = self.dropout(torch.tanh(self.combine(torch.cat([context, below], -1))))
-        return State(tuple(cells), feed), Attention(x, y)
+        feed, y, x = self.attend.with_scores(below, memory)
+        return State(tuple(cells), self.dropout(feed)), Attention(x, y)

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from regmax.experiments.errors import ExperimentError
 
-_FORMAT = "regmax-experiment-1"
+_FORMAT = "regmax-experiment-2"
+_OLD_FORMATS = ("regmax-experiment-1",)  # other names of the attention's parameters
 
 
 def write(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
@@ -39,6 +40,8 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a dict
     except (SafetensorError, OSError, ValueError) as error:
         raise ExperimentError(f"{path} is damaged: {error}.") from error
+    if metadata.get("format") in _OLD_FORMATS:
+        raise ExperimentError(f"{path} was written by an older version of regmax: train again.")
     if metadata.get("format") != _FORMAT:
         raise ExperimentError(f"{path} is not a checkpoint of `regmax train`.")
     if metadata.get("checksum") != _checksum(tensors, metadata["state"]):
