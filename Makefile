@@ -57,13 +57,15 @@ site: $(INSTALLED)
 # Line by line, all instances of a template together: a line counts as reached if any instruction set or type reaches it.
 COVERAGE := build/coverage
 WITH_COUNTERS := REGMAX_LIBRARY=$(CURDIR)/$(COVERAGE)/core/_core.so
+# Counting lines takes time.
+TIMED := tests/kernels/test_threads.py::test_importing_regmax_is_quick
 coverage: $(INSTALLED) ## which lines of Python and of the core the tests reach; `make coverage TESTS="tests/laws ..."` runs some of them
 	cmake -G Ninja -S . -B $(COVERAGE)/core -DCMAKE_CXX_COMPILER=$(CXX) -DCMAKE_CXX_FLAGS="--coverage -fprofile-update=atomic" --log-level=WARNING
 	cmake --build $(COVERAGE)/core
 	mkdir -p $(COVERAGE)/html
 	find $(COVERAGE) -name '*.gcda' -delete
 	coverage erase
-	$(WITH_COUNTERS) pytest -q -n 2 --cov --cov-report= $(TESTS)
+	$(WITH_COUNTERS) pytest -q -n 2 --cov --cov-report= --deselect $(TIMED) $(TESTS)
 	$(WITH_COUNTERS) python tests/support/adversarial.py --rows 50000
 	coverage xml -q -o $(COVERAGE)/python.xml
 	gcovr --root . --filter csrc/ --json $(COVERAGE)/core.json $(COVERAGE)/core
