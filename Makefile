@@ -66,7 +66,7 @@ coverage: $(INSTALLED) ## which lines of Python and of the core the tests reach;
 	find $(COVERAGE) -name '*.gcda' -delete
 	coverage erase
 	$(WITH_COUNTERS) pytest -q -n 2 --cov --cov-report= --deselect $(TIMED) $(TESTS)
-	$(WITH_COUNTERS) python tests/support/adversarial.py --rows 50000
+	$(WITH_COUNTERS) python tests/support/adversarial.py --rows 400000
 	coverage xml -q -o $(COVERAGE)/python.xml
 	gcovr --root . --filter csrc/ --json $(COVERAGE)/core.json $(COVERAGE)/core
 	gcovr --root . --merge-lines --add-tracefile $(COVERAGE)/core.json --cobertura-add-tracefile $(COVERAGE)/python.xml \
