@@ -64,7 +64,7 @@ def _plain(x: Tensor, keep: Tensor | None, theta: float, gamma: float, kernel: s
     """Contiguous rows of the CPU in plain eager mode."""
     if x.requires_grad and torch.is_grad_enabled():
         return autograd.PlainArgmax.apply(x, (keep, theta, gamma, kernel))
-    return ops.call_argmax(x if gamma == 1.0 else x / gamma, keep, None, theta, kernel, None)
+    return ops.call_argmax(x, keep, None, theta, gamma, kernel, None)
 
 
 def _argmax_rows(omega: KernelRegularizer, rows: Rows) -> Tensor:
