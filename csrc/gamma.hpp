@@ -21,19 +21,19 @@ T reciprocal(double gamma) {
 template <class T>
 T largest_kept(const T* x, const uint8_t* mask, int64_t d) {
   constexpr int64_t kLanes = 16;  // independent maxima: compilers vectorise them without -ffast-math
-  T top[kLanes];
-  for (T& lane : top) lane = -std::numeric_limits<T>::infinity();
-  int64_t i = 0;
-  if (!mask) {
-    for (; i + kLanes <= d; i += kLanes) {
-      for (int64_t lane = 0; lane < kLanes; ++lane)
-        top[lane] = x[i + lane] > top[lane] ? x[i + lane] : top[lane];
-    }
+  constexpr T nothing = -std::numeric_limits<T>::infinity();
+  T top[kLanes], scores[kLanes];
+  for (T& lane : top) lane = nothing;
+  for (int64_t i = 0; i < d; i += kLanes) {
+    const int64_t count = d - i < kLanes ? d - i : kLanes;
+    for (int64_t lane = 0; lane < kLanes; ++lane) scores[lane] = lane < count ? x[i + lane] : nothing;
+    // A select, not a branch: masks are hard to predict.
+    for (int64_t lane = 0; mask && lane < count; ++lane)
+      scores[lane] = mask[i + lane] ? scores[lane] : nothing;
+    for (int64_t lane = 0; lane < kLanes; ++lane)
+      top[lane] = scores[lane] > top[lane] ? scores[lane] : top[lane];
   }
-  for (; i < d; ++i) {
-    if ((!mask || mask[i]) && x[i] > top[0]) top[0] = x[i];
-  }
-  T result = top[0];
+  T result = nothing;
   for (const T lane : top) result = lane > result ? lane : result;
   return result;
 }
