@@ -9,29 +9,18 @@ that other load on the machine affects both. Only the kernels are timed, without
 from __future__ import annotations
 
 import argparse
-import ctypes
-import importlib.util
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import torch
 
+from regmax.kernels import native
 from regmax.timing import in_turns
 
 SCORES = 2**20
-KERNELS = {"sparsemax": 0, "fusedmax": 1, "oscarmax": 2, "sqpnormmax": 3}
-
-
-def default_library() -> Path:
-    """The core of the installed package; an editable one has several folders."""
-    spec = importlib.util.find_spec("regmax")
-    folders = [] if spec is None else spec.submodule_search_locations or []
-    for path in (Path(folder) / "_core.so" for folder in folders):
-        if path.exists():
-            return path
-    raise SystemExit("`benchmarks/kernels.py` needs the installed package or --library path/to/_core.so.")
+KERNELS = ("sparsemax", "fusedmax", "oscarmax", "sqpnormmax")
 
 
 def strength(kernel: str, d: int) -> float:
@@ -55,47 +44,26 @@ class Core:
     """The core's two calls on rows, with preallocated buffers."""
 
     def __init__(
-        self, library: Path, x: torch.Tensor, v: torch.Tensor, keep: torch.Tensor | None, threads: int
+        self, core: ModuleType, x: torch.Tensor, v: torch.Tensor, keep: torch.Tensor | None, threads: int
     ):
-        self.library = ctypes.CDLL(str(library))
-        self.n, self.d = x.shape
+        self.core = core
         self.x, self.v, self.keep, self.threads = x, v, keep, threads
         self.y, self.out = torch.empty_like(x), torch.empty_like(x)
-        words = self.n * ((self.d + 63) // 64)
+        words = len(x) * ((x.shape[1] + 63) // 64)
         self.support = torch.empty(words, dtype=torch.int64)
         self.joined = torch.empty(words, dtype=torch.int64)
 
-    def _tail(self, theta: float) -> tuple[object, ...]:
-        size = ctypes.c_int64
-        mask = None if self.keep is None else _pointer(self.keep)
-        mask_rows = size(1 if self.keep is None else len(self.keep))
-        return (
-            size(self.n),
-            size(self.d),
-            mask,
-            mask_rows,
-            size(1),
-            ctypes.c_double(theta),
-            None,
-            self.threads,
-        )
-
     def argmax(self, kernel: str, theta: float) -> None:
-        bits = _pointer(self.support), _pointer(self.joined)
-        self.library.regmax_argmax_f32(
-            KERNELS[kernel], _pointer(self.x), _pointer(self.y), *bits, *self._tail(theta)
-        )
+        self._call(self.core.argmax, kernel, theta, self.x, self.y)
 
     def jacobian_product(self, kernel: str, theta: float) -> None:
-        bits = _pointer(self.support), _pointer(self.joined)
-        ends = _pointer(self.v), _pointer(self.out)
-        self.library.regmax_jacobian_product_f32(
-            KERNELS[kernel], _pointer(self.y), *bits, *ends, *self._tail(theta)
-        )
+        self._call(self.core.jacobian_product, kernel, theta, self.y, self.v, self.out)
 
-
-def _pointer(tensor: torch.Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(tensor.data_ptr())
+    def _call(self, function: Callable[..., None], kernel: str, theta: float, *arrays: torch.Tensor) -> None:
+        addresses = [array.data_ptr() for array in (*arrays, self.support, self.joined)]
+        mask = () if self.keep is None else (self.keep.data_ptr(), len(self.keep), 1)
+        code, shape, bits = native.CODES[kernel], self.x.shape, addresses[-2:]
+        function(4, code, *addresses[:-2], *shape, theta, 1.0, self.threads, *bits, *mask)
 
 
 def ratios(core: Core, scores: torch.Tensor, d: int, repeats: int) -> dict[str, tuple[float, float]]:
@@ -124,10 +92,10 @@ def main() -> None:
     )
     parser.add_argument("--d", type=int, nargs="+", default=[32, 64, 128, 512, 2048])
     parser.add_argument("--repeats", type=int, default=100)
-    parser.add_argument("--library", type=Path, default=None)
+    parser.add_argument("--library", default=None)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    library = arguments.library or default_library()
+    library = native.load(arguments.library) if arguments.library else native.core
     print(f"{'d':>6}" + "".join(f"{kernel:>18}" for kernel in KERNELS))
     for d in arguments.d:
         x = make_scores(arguments.scores, d)

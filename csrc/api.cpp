@@ -3,7 +3,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
+#include <memory>
 #include <new>
+#include <type_traits>
 
 // The library hides its symbols, except these.
 #pragma GCC visibility push(default)
@@ -11,6 +14,7 @@
 #pragma GCC visibility pop
 
 #include "calls.hpp"
+#include "gamma.hpp"
 #include "threads.hpp"
 
 namespace regmax {
@@ -64,56 +68,125 @@ bool valid_strength(int32_t kernel, double theta) {
   return theta >= 0 && std::isfinite(theta);
 }
 
-template <class Call>
-bool valid(const Call& call) {
-  if (call.kernel < REGMAX_SPARSEMAX || call.kernel > REGMAX_PROX_OSCAR || call.n < 0 || call.d < 0)
-    return false;
-  if (call.mask.bytes && (call.mask.rows < 1 || call.mask.repeat < 1)) return false;
-  if (!call.theta.per_row) return valid_strength(call.kernel, call.theta.shared);
-  for (int64_t i = 0; i < call.n; ++i) {
-    if (!valid_strength(call.kernel, call.theta.per_row[i])) return false;
+bool valid_gamma(double gamma) { return gamma > 0 && std::isfinite(gamma); }
+
+bool all_given(std::initializer_list<const void*> pointers) {
+  for (const void* pointer : pointers) {
+    if (!pointer) return false;
   }
   return true;
 }
 
-template <class Call>
-int32_t checked(int32_t (*run)(const Call&), const Call& call) {
-  if (!valid(call)) return REGMAX_BAD_ARGUMENT;
-  if (call.n == 0 || call.d == 0) return REGMAX_OK;
-  return run(call);
+bool known_type(int32_t dtype) { return dtype == REGMAX_FLOAT32 || dtype == REGMAX_FLOAT64; }
+
+// The type and the size. `arrays` are what the call reads and writes in full.
+bool valid_shape(const regmax_rows& rows, std::initializer_list<const void*> arrays) {
+  if (!known_type(rows.dtype) || rows.n < 0 || rows.d < 0) return false;
+  return rows.n == 0 || rows.d == 0 || all_given(arrays);
 }
 
-template <class T>
-int32_t checked_owl(int32_t (*run)(const ProxOwl<T>&), const ProxOwl<T>& call) {
-  if (call.n < 0 || call.d < 0) return REGMAX_BAD_ARGUMENT;
-  for (int64_t k = 0; k < call.d; ++k) {
-    const bool falls = k == 0 || call.weights[k] <= call.weights[k - 1];
-    if (!falls || !(call.weights[k] >= 0) || !std::isfinite(call.weights[k])) return REGMAX_BAD_ARGUMENT;
+bool valid_mapping(const regmax_rows& rows) {
+  if (rows.kernel < REGMAX_SPARSEMAX || rows.kernel > REGMAX_PROX_OSCAR) return false;
+  if (rows.mask && (rows.mask_rows < 1 || rows.mask_repeat < 1)) return false;
+  if (!rows.thetas && !valid_strength(rows.kernel, rows.theta)) return false;
+  if (!rows.gammas && !valid_gamma(rows.gamma)) return false;
+  for (int64_t i = 0; (rows.thetas || rows.gammas) && i < rows.n; ++i) {
+    if (rows.thetas && !valid_strength(rows.kernel, rows.thetas[i])) return false;
+    if (rows.gammas && !valid_gamma(rows.gammas[i])) return false;
   }
-  if (call.n == 0 || call.d == 0) return REGMAX_OK;
-  return run(call);
+  return true;
 }
 
-bool valid(const regmax_attention* call) {
-  return call->kernel >= REGMAX_SPARSEMAX && call->kernel <= REGMAX_SQPNORMMAX &&
-         valid_strength(call->kernel, call->theta) && call->heads >= 1 && call->groups >= 1 &&
-         call->heads % call->groups == 0 && call->queries >= 1 && call->keys >= 1 &&
-         call->keys <= INT32_MAX && call->e % 16 == 0 && call->e_v % 16 == 0 && call->dropout_p >= 0 &&
-         call->dropout_p <= 1;
+bool valid_weights(const regmax_rows& rows) {
+  for (int64_t k = 0; k < rows.d; ++k) {
+    const bool falls = k == 0 || rows.weights[k] <= rows.weights[k - 1];
+    if (!falls || !(rows.weights[k] >= 0) || !std::isfinite(rows.weights[k])) return false;
+  }
+  return true;
+}
+
+bool valid(const regmax_attention& call) {
+  return known_type(call.dtype) && call.kernel >= REGMAX_SPARSEMAX && call.kernel <= REGMAX_SQPNORMMAX &&
+         valid_strength(call.kernel, call.theta) && call.heads >= 1 && call.groups >= 1 &&
+         call.heads % call.groups == 0 && call.queries >= 1 && call.keys >= 1 && call.keys <= INT32_MAX &&
+         call.e >= 0 && call.e % 16 == 0 && call.e_v >= 0 && call.e_v % 16 == 0 && call.dropout_p >= 0 &&
+         call.dropout_p <= 1 && all_given({call.q, call.k, call.v}) &&
+         (!call.mask || (call.mask_slices && (call.mask_rows == 1 || call.mask_rows == call.queries))) &&
+         (!call.bias || (call.bias_slices && (call.bias_rows == 1 || call.bias_rows == call.queries)));
+}
+
+// Calls run(0.0f) or run(0.0): its argument's type is that of the call's arrays, which has been checked.
+template <class Run>
+int32_t with_type(int32_t dtype, Run run) {
+  return dtype == REGMAX_FLOAT32 ? run(0.0f) : run(0.0);
+}
+
+template <class T, class F32, class F64>
+auto by_type(F32 f32, F64 f64) {
+  if constexpr (std::is_same_v<T, float>) {
+    return f32;
+  } else {
+    return f64;
+  }
 }
 
 template <class T>
-int32_t checked_forward(int32_t (*run)(const regmax_attention&, T*, regmax_weights*),
-                        const regmax_attention* call, T* out, regmax_weights** weights) {
-  if (!valid(call)) return REGMAX_BAD_ARGUMENT;
-  if (!weights) return run(*call, out, nullptr);
-  *weights = new (std::nothrow) regmax_weights{};
-  if (!*weights) return REGMAX_OUT_OF_MEMORY;
-  const int32_t status = run(*call, out, *weights);
-  if (status == REGMAX_OK) return status;
-  regmax_attention_take(*weights, nullptr, nullptr, nullptr, nullptr);
-  *weights = nullptr;
+int32_t run_argmax(const regmax_rows& r) {
+  const Core& core = current_core();
+  Argmax<T> call{
+      r.kernel, static_cast<const T*>(r.x),           static_cast<T*>(r.y), r.support, r.joined, r.n,
+      r.d,      {r.mask, r.mask_rows, r.mask_repeat}, {r.theta, r.thetas},  r.threads};
+  std::unique_ptr<T[]> divided;
+  if (has_gamma(r)) {
+    divided.reset(new (std::nothrow) T[static_cast<std::size_t>(r.n * r.d)]);
+    if (!divided) return REGMAX_OUT_OF_MEMORY;
+    divide_scores(r, divided.get());
+    call.x = divided.get();
+  }
+  return by_type<T>(core.argmax_f32, core.argmax_f64)(call);
+}
+
+template <class T>
+int32_t run_jacobian_product(const regmax_rows& r) {
+  const Core& core = current_core();
+  const JacobianProduct<T> call{r.kernel,
+                                static_cast<const T*>(r.y),
+                                r.support,
+                                r.joined,
+                                static_cast<const T*>(r.v),
+                                static_cast<T*>(r.out),
+                                r.n,
+                                r.d,
+                                {r.mask, r.mask_rows, r.mask_repeat},
+                                {r.theta, r.thetas},
+                                r.threads};
+  const int32_t status = by_type<T>(core.jacobian_product_f32, core.jacobian_product_f64)(call);
+  if (status == REGMAX_OK && has_gamma(r)) divide_products<T>(r);
   return status;
+}
+
+void free_blocks(regmax_weights& weights) {
+  for (int64_t b = 0; weights.blocks && b < weights.count; ++b) {
+    std::free(weights.blocks[b].columns);
+    std::free(weights.blocks[b].values);
+    std::free(weights.blocks[b].joined);
+  }
+  std::free(weights.blocks);
+  weights.blocks = nullptr;
+  weights.count = 0;
+}
+
+// Copies one block's entries to `size` and the following, and frees them.
+void take_block(regmax_weights_block& block, int64_t size, int64_t item_size, int32_t* columns, void* values,
+                uint8_t* joined) {
+  const auto take = [](auto& from, void* to, int64_t bytes) {
+    if (bytes && from && to) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    std::free(from);
+    from = nullptr;
+  };
+  take(block.columns, columns + size, block.size * 4);
+  take(block.values, static_cast<char*>(values) + size * item_size, block.size * item_size);
+  take(block.joined, joined ? joined + size : nullptr, block.size);
 }
 
 }  // namespace
@@ -121,74 +194,45 @@ int32_t checked_forward(int32_t (*run)(const regmax_attention&, T*, regmax_weigh
 
 using namespace regmax;
 
-int32_t regmax_argmax_f32(int32_t kernel, const float* x, float* y, uint64_t* support, uint64_t* joined,
-                          int64_t n, int64_t d, const uint8_t* mask, int64_t mask_rows, int64_t mask_repeat,
-                          double theta, const double* thetas, int32_t threads) {
-  return checked(
-      current_core().argmax_f32,
-      Argmax<float>{
-          kernel, x, y, support, joined, n, d, {mask, mask_rows, mask_repeat}, {theta, thetas}, threads});
+int32_t regmax_argmax(const regmax_rows* rows) {
+  if (!valid_shape(*rows, {rows->x, rows->y}) || !valid_mapping(*rows)) return REGMAX_BAD_ARGUMENT;
+  if (rows->n == 0 || rows->d == 0) return REGMAX_OK;
+  return with_type(rows->dtype, [&](auto zero) { return run_argmax<decltype(zero)>(*rows); });
 }
 
-int32_t regmax_argmax_f64(int32_t kernel, const double* x, double* y, uint64_t* support, uint64_t* joined,
-                          int64_t n, int64_t d, const uint8_t* mask, int64_t mask_rows, int64_t mask_repeat,
-                          double theta, const double* thetas, int32_t threads) {
-  return checked(
-      current_core().argmax_f64,
-      Argmax<double>{
-          kernel, x, y, support, joined, n, d, {mask, mask_rows, mask_repeat}, {theta, thetas}, threads});
+int32_t regmax_jacobian_product(const regmax_rows* rows) {
+  if (!valid_shape(*rows, {rows->y, rows->v, rows->out}) || !valid_mapping(*rows)) return REGMAX_BAD_ARGUMENT;
+  if (rows->n == 0 || rows->d == 0) return REGMAX_OK;
+  return with_type(rows->dtype, [&](auto zero) { return run_jacobian_product<decltype(zero)>(*rows); });
 }
 
-int32_t regmax_jacobian_product_f32(int32_t kernel, const float* y, const uint64_t* support,
-                                    const uint64_t* joined, const float* v, float* out, int64_t n, int64_t d,
-                                    const uint8_t* mask, int64_t mask_rows, int64_t mask_repeat, double theta,
-                                    const double* thetas, int32_t threads) {
-  return checked(current_core().jacobian_product_f32, JacobianProduct<float>{kernel,
-                                                                             y,
-                                                                             support,
-                                                                             joined,
-                                                                             v,
-                                                                             out,
-                                                                             n,
-                                                                             d,
-                                                                             {mask, mask_rows, mask_repeat},
-                                                                             {theta, thetas},
-                                                                             threads});
+int32_t regmax_prox_owl(const regmax_rows* rows) {
+  if (!valid_shape(*rows, {rows->x, rows->y, rows->weights})) return REGMAX_BAD_ARGUMENT;
+  if (rows->n == 0 || rows->d == 0) return REGMAX_OK;
+  if (!valid_weights(*rows)) return REGMAX_BAD_ARGUMENT;
+  return with_type(rows->dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const Core& core = current_core();
+    return by_type<T>(core.prox_owl_f32,
+                      core.prox_owl_f64)({static_cast<const T*>(rows->x), static_cast<T*>(rows->y), rows->n,
+                                          rows->d, rows->weights, rows->threads});
+  });
 }
 
-int32_t regmax_jacobian_product_f64(int32_t kernel, const double* y, const uint64_t* support,
-                                    const uint64_t* joined, const double* v, double* out, int64_t n,
-                                    int64_t d, const uint8_t* mask, int64_t mask_rows, int64_t mask_repeat,
-                                    double theta, const double* thetas, int32_t threads) {
-  return checked(current_core().jacobian_product_f64, JacobianProduct<double>{kernel,
-                                                                              y,
-                                                                              support,
-                                                                              joined,
-                                                                              v,
-                                                                              out,
-                                                                              n,
-                                                                              d,
-                                                                              {mask, mask_rows, mask_repeat},
-                                                                              {theta, thetas},
-                                                                              threads});
-}
-
-int32_t regmax_prox_owl_f32(const float* x, float* z, int64_t n, int64_t d, const double* weights,
-                            int32_t threads) {
-  return checked_owl(current_core().prox_owl_f32, ProxOwl<float>{x, z, n, d, weights, threads});
-}
-
-int32_t regmax_prox_owl_f64(const double* x, double* z, int64_t n, int64_t d, const double* weights,
-                            int32_t threads) {
-  return checked_owl(current_core().prox_owl_f64, ProxOwl<double>{x, z, n, d, weights, threads});
-}
-
-int32_t regmax_attention_forward_f32(const regmax_attention* call, float* out, regmax_weights** weights) {
-  return checked_forward(current_core().attention_forward_f32, call, out, weights);
-}
-
-int32_t regmax_attention_forward_f64(const regmax_attention* call, double* out, regmax_weights** weights) {
-  return checked_forward(current_core().attention_forward_f64, call, out, weights);
+int32_t regmax_attention_forward(const regmax_attention* call, regmax_weights** weights) {
+  if (weights) *weights = nullptr;
+  if (!valid(*call) || !call->out) return REGMAX_BAD_ARGUMENT;
+  regmax_weights* const kept = weights ? new (std::nothrow) regmax_weights{} : nullptr;
+  if (weights && !kept) return REGMAX_OUT_OF_MEMORY;
+  const int32_t status = with_type(call->dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const Core& core = current_core();
+    const auto run = by_type<T>(core.attention_forward_f32, core.attention_forward_f64);
+    return run(*call, static_cast<T*>(call->out), kept);
+  });
+  if (status == REGMAX_OK && weights) *weights = kept;
+  if (status != REGMAX_OK && kept) regmax_attention_free(kept);
+  return status;
 }
 
 int64_t regmax_attention_size(const regmax_weights* weights) {
@@ -197,45 +241,37 @@ int64_t regmax_attention_size(const regmax_weights* weights) {
   return size;
 }
 
-void regmax_attention_take(regmax_weights* weights, int64_t* starts, int32_t* columns, void* values,
-                           uint8_t* joined) {
-  const auto copy = [](void* to, const void* from, int64_t bytes) {
-    if (bytes) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-  };
+int32_t regmax_attention_take(regmax_weights* weights, int64_t* starts, int32_t* columns, void* values,
+                              uint8_t* joined) {
+  if (!weights->blocks || !starts) return REGMAX_BAD_ARGUMENT;
+  if (regmax_attention_size(weights) && !all_given({columns, values})) return REGMAX_BAD_ARGUMENT;
   int64_t size = 0, row = 0;
-  if (starts) starts[0] = 0;
-  for (int64_t b = 0; weights->blocks && b < weights->count; ++b) {
+  starts[0] = 0;
+  for (int64_t b = 0; b < weights->count; ++b) {
     regmax_weights_block& block = weights->blocks[b];
-    if (starts) {
-      copy(columns + size, block.columns, block.size * 4);
-      copy(static_cast<char*>(values) + size * weights->item_size, block.values,
-           block.size * weights->item_size);
-      if (joined && block.joined) copy(joined + size, block.joined, block.size);
-      for (int64_t r = 0; r < block.rows; ++r) starts[++row] = size += block.counts[r];
-    }
-    std::free(block.columns);
-    std::free(block.values);
-    std::free(block.joined);
+    take_block(block, size, weights->item_size, columns, values, joined);
+    for (int64_t r = 0; r < block.rows; ++r) starts[++row] = size += block.counts[r];
   }
-  std::free(weights->blocks);
+  free_blocks(*weights);
+  return REGMAX_OK;
+}
+
+void regmax_attention_free(regmax_weights* weights) {
+  free_blocks(*weights);
   delete weights;
 }
 
-int32_t regmax_attention_backward_f32(const regmax_attention* call, const int64_t* starts,
-                                      const int32_t* columns, const float* values, const uint8_t* joined,
-                                      const float* out_grad, float* q_grad, float* k_grad, float* v_grad) {
-  if (!valid(call)) return REGMAX_BAD_ARGUMENT;
-  return current_core().attention_backward_f32(
-      *call, {starts, columns, values, joined, out_grad, q_grad, k_grad, v_grad});
-}
-
-int32_t regmax_attention_backward_f64(const regmax_attention* call, const int64_t* starts,
-                                      const int32_t* columns, const double* values, const uint8_t* joined,
-                                      const double* out_grad, double* q_grad, double* k_grad,
-                                      double* v_grad) {
-  if (!valid(call)) return REGMAX_BAD_ARGUMENT;
-  return current_core().attention_backward_f64(
-      *call, {starts, columns, values, joined, out_grad, q_grad, k_grad, v_grad});
+int32_t regmax_attention_backward(const regmax_attention* call) {
+  if (!valid(*call) || !all_given({call->starts, call->out_grad, call->q_grad, call->k_grad, call->v_grad}))
+    return REGMAX_BAD_ARGUMENT;
+  return with_type(call->dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const Core& core = current_core();
+    const auto run = by_type<T>(core.attention_backward_f32, core.attention_backward_f64);
+    return run(*call, {call->starts, call->columns, static_cast<const T*>(call->values), call->joined,
+                       static_cast<const T*>(call->out_grad), static_cast<T*>(call->q_grad),
+                       static_cast<T*>(call->k_grad), static_cast<T*>(call->v_grad)});
+  });
 }
 
 const char* regmax_instruction_set(void) { return current_core().name; }
@@ -254,4 +290,4 @@ void regmax_borrow_threads(void (*gomp_parallel)(void (*)(void*), void*, unsigne
   borrow_threads(gomp_parallel);
 }
 
-int32_t regmax_abi_version(void) { return 2; }
+int32_t regmax_abi_version(void) { return 3; }

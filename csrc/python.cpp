@@ -1,6 +1,5 @@
-// The calls that are made for every row of a model, as Python functions: ctypes takes a microsecond to
-// convert their arguments, a third of what torch.softmax takes altogether on a small tensor. Everything else
-// goes by ctypes.
+// The C interface as a Python module of the stable ABI: `regmax._core`, typed in src/regmax/_core.pyi.
+// Arrays are addresses, integers or None. Functions raise what a status says, and return None otherwise.
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030a0000
 #include <Python.h>
@@ -9,115 +8,265 @@
 
 namespace {
 
-// Under so many numbers a call is over before another thread could make use of the interpreter.
+// A call on fewer numbers is over before another thread could make use of the interpreter.
 constexpr int64_t kQuick = 1 << 14;
+constexpr const char* kWeights = "regmax._core.weights";
 
-// Arguments in order. Pointers are integers, or None; an argument of a wrong type is remembered by Python's
-// own error state, which is asked once, at the end.
+// Arguments in order. Missing ones at the end read as None. A wrong type is recorded in Python's error state,
+// which is checked once, before the call.
 class Arguments {
  public:
-  Arguments(PyObject* const* values, Py_ssize_t count, Py_ssize_t wanted) : next_(values) {
-    if (count != wanted) PyErr_Format(PyExc_TypeError, "expected %zd arguments, got %zd", wanted, count);
-    complete_ = count == wanted;
+  Arguments(PyObject* const* values, Py_ssize_t count, Py_ssize_t least, Py_ssize_t most)
+      : next_(values), end_(values + count), complete_(least <= count && count <= most) {
+    if (!complete_)
+      PyErr_Format(PyExc_TypeError, "expected %zd to %zd arguments, got %zd", least, most, count);
   }
 
   bool complete() const { return complete_; }
-  int64_t integer() { return PyLong_AsLongLong(*next_++); }
-  double number() { return PyFloat_AsDouble(*next_++); }
-  template <class P>
+  bool valid() const { return complete_ && !PyErr_Occurred(); }
+  PyObject* object() { return next_ < end_ ? *next_++ : Py_None; }
+  double number() { return PyFloat_AsDouble(object()); }
+  int64_t integer() { return PyLong_AsLongLong(object()); }
+
+  int64_t integer_or(int64_t missing) {
+    PyObject* value = object();
+    return value == Py_None ? missing : PyLong_AsLongLong(value);
+  }
+
+  int32_t code() {
+    const int64_t value = integer();
+    if (value != static_cast<int32_t>(value)) PyErr_SetString(PyExc_OverflowError, "a code needs 32 bits");
+    return static_cast<int32_t>(value);
+  }
+
+  template <class P = void>
   P* pointer() {
-    PyObject* value = *next_++;
+    PyObject* value = object();
     return value == Py_None ? nullptr : static_cast<P*>(PyLong_AsVoidPtr(value));
   }
 
  private:
   PyObject* const* next_;
+  PyObject* const* end_;
   bool complete_;
 };
 
-// What every call ends with.
-struct Rows {
-  int64_t n, d;
-  const uint8_t* mask;
-  int64_t mask_rows, mask_repeat;
-  double theta;
-  const double* thetas;
-  int32_t threads;
-
-  // Members are initialised in the order in which they are declared, which is that of the arguments.
-  explicit Rows(Arguments& in)
-      : n{in.integer()},
-        d{in.integer()},
-        mask{in.pointer<uint8_t>()},
-        mask_rows{in.integer()},
-        mask_repeat{in.integer()},
-        theta{in.number()},
-        thetas{in.pointer<double>()},
-        threads{static_cast<int32_t>(in.integer())} {}
-
-  // The call's status, unless an argument was wrong.
-  template <class Run>
-  PyObject* finish(Run run) const {
-    if (PyErr_Occurred()) return nullptr;
-    int32_t status;
-    if (n * d < kQuick) {
-      status = run();
-    } else {
-      Py_BEGIN_ALLOW_THREADS;
-      status = run();
-      Py_END_ALLOW_THREADS;
-    }
-    return PyLong_FromLong(status);
+bool succeeded(int32_t status) {
+  if (status == REGMAX_OK) return true;
+  if (status == REGMAX_OUT_OF_MEMORY) {
+    PyErr_NoMemory();
+  } else {
+    PyErr_SetString(PyExc_ValueError,
+                    "`regmax._core` needs a known kernel and type, sizes and strengths in range, and every "
+                    "array. Got others: see csrc/regmax.h.");
   }
-};
+  return false;
+}
 
-template <class T, int32_t (*run)(int32_t, const T*, T*, uint64_t*, uint64_t*, int64_t, int64_t,
-                                  const uint8_t*, int64_t, int64_t, double, const double*, int32_t)>
+template <class Run>
+int32_t without_gil(Run run) {
+  int32_t status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = run();
+  Py_END_ALLOW_THREADS;
+  return status;
+}
+
+PyObject* none_if(bool ok) {
+  if (!ok) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* finish_rows(const Arguments& in, const regmax_rows& rows, int32_t (*run)(const regmax_rows*)) {
+  if (!in.valid()) return nullptr;
+  const bool quick = rows.n * rows.d < kQuick;
+  return none_if(succeeded(quick ? run(&rows) : without_gil([&] { return run(&rows); })));
+}
+
+// What both calls on mappings end with.
+void read_mapping(Arguments& in, regmax_rows& rows) {
+  rows.n = in.integer();
+  rows.d = in.integer();
+  rows.theta = in.number();
+  rows.gamma = in.number();
+  rows.threads = in.code();
+  rows.support = in.pointer<uint64_t>();
+  rows.joined = in.pointer<uint64_t>();
+  rows.mask = in.pointer<uint8_t>();
+  rows.mask_rows = in.integer_or(1);
+  rows.mask_repeat = in.integer_or(1);
+  rows.thetas = in.pointer<double>();
+  rows.gammas = in.pointer<double>();
+}
+
 PyObject* argmax(PyObject*, PyObject* const* values, Py_ssize_t count) {
-  Arguments in(values, count, 13);
+  Arguments in(values, count, 9, 16);
   if (!in.complete()) return nullptr;
-  const auto kernel = static_cast<int32_t>(in.integer());
-  const T* x = in.pointer<T>();
-  T* y = in.pointer<T>();
-  auto* support = in.pointer<uint64_t>();
-  auto* joined = in.pointer<uint64_t>();
-  const Rows r(in);
-  return r.finish([&] {
-    return run(kernel, x, y, support, joined, r.n, r.d, r.mask, r.mask_rows, r.mask_repeat, r.theta, r.thetas,
-               r.threads);
-  });
+  regmax_rows rows{};
+  rows.dtype = in.code();
+  rows.kernel = in.code();
+  rows.x = in.pointer();
+  rows.y = in.pointer();
+  read_mapping(in, rows);
+  return finish_rows(in, rows, regmax_argmax);
 }
 
-template <class T, int32_t (*run)(int32_t, const T*, const uint64_t*, const uint64_t*, const T*, T*, int64_t,
-                                  int64_t, const uint8_t*, int64_t, int64_t, double, const double*, int32_t)>
 PyObject* jacobian_product(PyObject*, PyObject* const* values, Py_ssize_t count) {
-  Arguments in(values, count, 14);
+  Arguments in(values, count, 10, 17);
   if (!in.complete()) return nullptr;
-  const auto kernel = static_cast<int32_t>(in.integer());
-  const T* y = in.pointer<T>();
-  const auto* support = in.pointer<uint64_t>();
-  const auto* joined = in.pointer<uint64_t>();
-  const T* v = in.pointer<T>();
-  T* out = in.pointer<T>();
-  const Rows r(in);
-  return r.finish([&] {
-    return run(kernel, y, support, joined, v, out, r.n, r.d, r.mask, r.mask_rows, r.mask_repeat, r.theta,
-               r.thetas, r.threads);
-  });
+  regmax_rows rows{};
+  rows.dtype = in.code();
+  rows.kernel = in.code();
+  rows.y = in.pointer();
+  rows.v = in.pointer();
+  rows.out = in.pointer();
+  read_mapping(in, rows);
+  return finish_rows(in, rows, regmax_jacobian_product);
 }
+
+PyObject* prox_owl(PyObject*, PyObject* const* values, Py_ssize_t count) {
+  Arguments in(values, count, 7, 7);
+  if (!in.complete()) return nullptr;
+  regmax_rows rows{};
+  rows.dtype = in.code();
+  rows.x = in.pointer();
+  rows.y = in.pointer();
+  rows.n = in.integer();
+  rows.d = in.integer();
+  rows.weights = in.pointer<double>();
+  rows.threads = in.code();
+  return finish_rows(in, rows, regmax_prox_owl);
+}
+
+// What both passes of attention begin with.
+constexpr Py_ssize_t kAttention = 24;
+
+regmax_attention read_attention(Arguments& in) {
+  regmax_attention call{};
+  call.dtype = in.code();
+  call.kernel = in.code();
+  call.theta = in.number();
+  call.scale = in.number();
+  call.is_causal = in.code();
+  call.heads = in.integer();
+  call.groups = in.integer();
+  call.queries = in.integer();
+  call.keys = in.integer();
+  call.e = in.integer();
+  call.e_v = in.integer();
+  call.q = in.pointer();
+  call.k = in.pointer();
+  call.v = in.pointer();
+  call.mask = in.pointer<uint8_t>();
+  call.mask_slices = in.pointer<int64_t>();
+  call.mask_rows = in.integer();
+  call.bias = in.pointer();
+  call.bias_slices = in.pointer<int64_t>();
+  call.bias_rows = in.integer();
+  call.dropout_p = in.number();
+  call.seed = static_cast<uint64_t>(in.integer());
+  call.recompute = in.code();
+  call.threads = in.code();
+  return call;
+}
+
+regmax_weights* weights_of(PyObject* capsule) {
+  return static_cast<regmax_weights*>(PyCapsule_GetPointer(capsule, kWeights));
+}
+
+// The capsule owns the weights: whatever happens between the passes, they are freed with it.
+void free_weights(PyObject* capsule) { regmax_attention_free(weights_of(capsule)); }
+
+PyObject* attention_forward(PyObject*, PyObject* const* values, Py_ssize_t count) {
+  Arguments in(values, count, kAttention + 2, kAttention + 2);
+  if (!in.complete()) return nullptr;
+  regmax_attention call = read_attention(in);
+  call.out = in.pointer();
+  const bool keep = in.object() == Py_True;
+  if (!in.valid()) return nullptr;
+  regmax_weights* weights = nullptr;
+  if (!succeeded(without_gil([&] { return regmax_attention_forward(&call, keep ? &weights : nullptr); })))
+    return nullptr;
+  if (!weights) Py_RETURN_NONE;
+  PyObject* capsule = PyCapsule_New(weights, kWeights, free_weights);
+  if (!capsule) regmax_attention_free(weights);
+  return capsule;
+}
+
+PyObject* attention_size(PyObject*, PyObject* capsule) {
+  const regmax_weights* weights = weights_of(capsule);
+  return weights ? PyLong_FromLongLong(regmax_attention_size(weights)) : nullptr;
+}
+
+PyObject* attention_take(PyObject*, PyObject* const* values, Py_ssize_t count) {
+  Arguments in(values, count, 5, 5);
+  if (!in.complete()) return nullptr;
+  regmax_weights* weights = weights_of(in.object());
+  auto* starts = in.pointer<int64_t>();
+  auto* columns = in.pointer<int32_t>();
+  void* numbers = in.pointer();
+  auto* joined = in.pointer<uint8_t>();
+  if (!in.valid()) return nullptr;
+  return none_if(succeeded(
+      without_gil([&] { return regmax_attention_take(weights, starts, columns, numbers, joined); })));
+}
+
+PyObject* attention_backward(PyObject*, PyObject* const* values, Py_ssize_t count) {
+  Arguments in(values, count, kAttention + 8, kAttention + 8);
+  if (!in.complete()) return nullptr;
+  regmax_attention call = read_attention(in);
+  call.starts = in.pointer<int64_t>();
+  call.columns = in.pointer<int32_t>();
+  call.values = in.pointer();
+  call.joined = in.pointer<uint8_t>();
+  call.out_grad = in.pointer();
+  call.q_grad = in.pointer();
+  call.k_grad = in.pointer();
+  call.v_grad = in.pointer();
+  if (!in.valid()) return nullptr;
+  return none_if(succeeded(without_gil([&] { return regmax_attention_backward(&call); })));
+}
+
+PyObject* instruction_set(PyObject*, PyObject*) { return PyUnicode_FromString(regmax_instruction_set()); }
+
+PyObject* use_instruction_set(PyObject*, PyObject* name) {
+  PyObject* text = PyUnicode_AsUTF8String(name);
+  if (!text) return nullptr;
+  const char* bytes = PyBytes_AsString(text);
+  const bool found = bytes && regmax_use_instruction_set(bytes) == REGMAX_OK;
+  Py_DECREF(text);
+  return PyBool_FromLong(found);
+}
+
+PyObject* borrow_threads(PyObject*, PyObject* address) {
+  using ForkJoin = void (*)(void (*)(void*), void*, unsigned, unsigned);
+  void* const gomp_parallel = address == Py_None ? nullptr : PyLong_AsVoidPtr(address);
+  if (PyErr_Occurred()) return nullptr;
+  regmax_borrow_threads(reinterpret_cast<ForkJoin>(gomp_parallel));
+  Py_RETURN_NONE;
+}
+
+PyObject* abi_version(PyObject*, PyObject*) { return PyLong_FromLong(regmax_abi_version()); }
 
 using FastCall = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t);
 
-PyMethodDef method(const char* name, FastCall function) {
+PyMethodDef fast(const char* name, FastCall function) {
   return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function)), METH_FASTCALL,
           nullptr};
 }
 
 PyMethodDef methods[] = {
-    method("argmax_f32", argmax<float, regmax_argmax_f32>),
-    method("argmax_f64", argmax<double, regmax_argmax_f64>),
-    method("jacobian_product_f32", jacobian_product<float, regmax_jacobian_product_f32>),
-    method("jacobian_product_f64", jacobian_product<double, regmax_jacobian_product_f64>),
+    fast("argmax", argmax),
+    fast("jacobian_product", jacobian_product),
+    fast("prox_owl", prox_owl),
+    fast("attention_forward", attention_forward),
+    fast("attention_take", attention_take),
+    fast("attention_backward", attention_backward),
+    {"attention_size", attention_size, METH_O, nullptr},
+    {"instruction_set", instruction_set, METH_NOARGS, nullptr},
+    {"use_instruction_set", use_instruction_set, METH_O, nullptr},
+    {"borrow_threads", borrow_threads, METH_O, nullptr},
+    {"abi_version", abi_version, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

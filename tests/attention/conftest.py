@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regmax.kernels import native
-from regmax.sparse_attention import core
+from regmax.kernels.native import attention as core
 
 
 @pytest.fixture

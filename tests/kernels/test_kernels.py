@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from regmax.kernels import KERNELS, native, reference, tensors
+from regmax.kernels import KERNELS, reference, tensors
 
 Array = np.ndarray
 THETAS: dict[str, tuple[float | None, ...]] = {
@@ -328,12 +328,3 @@ def test_sqpnormmax_with_p_two_is_sparsemax() -> None:
     v = torch.tensor(np.random.default_rng(11).normal(size=x.shape))
     product = tensors.jacobian_product("sqpnormmax", y, v, None, 2.0)
     torch.testing.assert_close(product, tensors.jacobian_product("sparsemax", y, v), rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize("functions", [native.ARGMAX, native.JACOBIAN_PRODUCT])
-def test_the_core_s_python_functions_refuse_wrong_arguments(functions: dict[int, Callable[..., int]]) -> None:
-    for function in functions.values():
-        with pytest.raises(TypeError, match=r"expected 1[34] arguments, got 2"):
-            function(0, None)
-        with pytest.raises(TypeError):
-            function("sparsemax", *[None] * (12 if functions is native.ARGMAX else 13))

@@ -159,3 +159,23 @@ def test_max_and_gap_skip_what_is_deleted(entry: Entry, front: Front) -> None:
     y = np.array([[0.2, 0.0, 0.3, 0.5], [1.0, 0.0, 0.0, 0.0]])
     np.testing.assert_allclose(front(gap, x, y, mask=mask), front(gap, alone, y[:, [0, 2, 3]]), atol=1e-14)
     assert np.all(front(gap, x, np.full((2, 4), 0.25), mask=mask) == INF)
+
+
+# gamma as a number and as an array, which take different ways; the division alone overflows in float32.
+@pytest.mark.parametrize("gamma", [0.25, np.full((1, 1), 0.25, np.float32)], ids=["number", "array"])
+def test_no_gamma_deletes_a_low_score(front: Front, gamma: Any) -> None:
+    lowest = float(np.finfo(np.float32).min)
+    x = np.array([[0.0, lowest, 0.05]], np.float32)
+    # Deleted, the middle score would leave two neighbours, which fuse: 0.5, 0, 0.5.
+    y = front(regmax.fusedmax, x, lam=0.1, gamma=gamma)
+    np.testing.assert_allclose(y, [[0.4, 0.0, 0.6]], rtol=0, atol=1e-6)
+    largest = front(lambda x, **kw: regmax.regularized_max(regmax.SquaredNorm(), x, **kw), x, gamma=gamma)
+    np.testing.assert_allclose(largest, [0.6 * 0.05 - 0.125 * (0.4**2 + 0.6**2)], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("gamma", [1e-3, np.full((1, 1), 1e-3, np.float32)], ids=["number", "array"])
+@pytest.mark.parametrize("mapping", [regmax.softmax, regmax.sparsemax, regmax.oscarmax, regmax.sqpnormmax])
+def test_no_gamma_spoils_a_high_score(front: Front, mapping: Any, gamma: Any) -> None:
+    highest = float(np.finfo(np.float32).max)
+    x = np.array([[highest, 0.0, highest, -highest]], np.float32)
+    np.testing.assert_array_equal(front(mapping, x, gamma=gamma), [[0.5, 0.0, 0.5, 0.0]])

@@ -13,7 +13,7 @@ import faulthandler
 import sys
 import time
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
 
 import adversarial_prox
 import certificates
@@ -92,20 +92,22 @@ class Bits:
         n, d = batch.x.shape
         self.batch, self.y = batch, np.empty_like(batch.x)
         self.support, self.joined = (np.zeros((n, (d + 63) // 64), dtype=np.uint64) for _ in range(2))
-        self._call(native.ARGMAX, batch.x, self.y, self.support, self.joined)
+        self._call(native.core.argmax, batch.x, self.y)
 
     def product(self, v: Array) -> Array:
         """J v, read off the bits."""
         out = np.empty_like(v)
-        self._call(native.JACOBIAN_PRODUCT, self.y, self.support, self.joined, v, out)
+        self._call(native.core.jacobian_product, self.y, v, out)
         return out
 
-    def _call(self, functions: Any, *arrays: Array) -> None:
+    def _call(self, function: Callable[..., None], *arrays: Array) -> None:
         keep, (n, d) = self.batch.keep, self.batch.x.shape
-        pointers = [array.ctypes.data for array in arrays]
         mask = (None, 1, 1) if keep is None else (keep.ctypes.data, n, 1)
-        code, thetas = native.CODES[self.batch.kernel], np.full(n, self.batch.theta)
-        native.check(functions[4](code, *pointers, n, d, *mask, 0.0, thetas.ctypes.data, 2))
+        thetas = np.full(n, self.batch.theta)
+        addresses = (array.ctypes.data for array in arrays)
+        bits = self.support.ctypes.data, self.joined.ctypes.data
+        code = native.CODES[self.batch.kernel]
+        function(4, code, *addresses, n, d, 0.0, 1.0, 2, *bits, *mask, thetas.ctypes.data)
 
 
 def unpack(words: Array, d: int) -> Array:

@@ -20,7 +20,7 @@ from regmax.regularizers.base import Bounds
 
 
 class Rows(NamedTuple):
-    """Scores as contiguous rows: divided by gamma, in float32 or float64, with what to undo."""
+    """Scores as contiguous rows in float32 or float64, with what to undo."""
 
     x: NDArray[Any]  # (n, d)
     keep: NDArray[np.bool_] | None  # (n, d)
@@ -60,10 +60,6 @@ def prepare(
     n, d = int(np.prod(moved.shape[:-1], dtype=np.int64)), moved.shape[-1]
     rows = np.ascontiguousarray(moved, dtype=work).reshape(n, d)
     gamma = _parameter(call, gamma, Bounds(f"{call}: gamma", above=0.0), x.shape, dim)
-    if is_array(gamma):
-        rows = rows / gamma[:, None].astype(work)
-    elif gamma != 1:
-        rows = rows / work.type(gamma)
     if mask is not None:
         check_mask(call, mask, x)
         mask = np.ascontiguousarray(np.moveaxis(np.broadcast_to(mask, x.shape), dim, -1)).reshape(n, d)
@@ -108,9 +104,9 @@ def argmax(omega: Regularizer, x: NDArray[Any], dim: int, gamma: Any, mask: Any)
 
 def _argmax_rows(omega: KernelRegularizer, rows: Rows) -> NDArray[Any]:
     if isinstance(omega, OscarComposition):
-        z = _kernels("prox_oscar").argmax("prox_oscar", rows.x, rows.keep, rows.theta)
+        z = _kernels("prox_oscar").argmax("prox_oscar", rows.x, rows.keep, rows.theta, gamma=rows.gamma)
         return _kernels("sparsemax").argmax("sparsemax", z, kept(rows), None)
-    return _kernels(omega.kernel).argmax(omega.kernel, rows.x, rows.keep, rows.theta)
+    return _kernels(omega.kernel).argmax(omega.kernel, rows.x, rows.keep, rows.theta, gamma=rows.gamma)
 
 
 def kept(rows: Rows) -> NDArray[np.bool_]:
@@ -126,7 +122,7 @@ def maximum(omega: Regularizer, x: NDArray[Any], dim: int, gamma: Any, mask: Any
     exact = Oscar(omega.theta) if isinstance(omega, OscarComposition) else omega
     rows = prepare("regularized_max(...)", x, dim, gamma, mask, exact.theta, exact.bounds)
     value, top = _objective(exact, rows, _argmax_rows(exact, rows))
-    return rows.restore_values(rows.gamma * (top + value))
+    return rows.restore_values(top + rows.gamma * value)
 
 
 def duality_gap(omega: Regularizer, x: NDArray[Any], y: NDArray[Any], dim: int, gamma: Any, mask: Any) -> Any:
@@ -142,10 +138,13 @@ def duality_gap(omega: Regularizer, x: NDArray[Any], y: NDArray[Any], dim: int, 
 
 
 def _objective(omega: KernelRegularizer, rows: Rows, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """<x - top, y> - Omega(y) for every row, and top, its largest kept score."""
+    """<x - top, y> / gamma - Omega(y) for every row, and top, its largest kept score."""
     keep = kept(rows)
     top = np.max(rows.x, axis=-1, where=keep, initial=-np.inf)
-    centred = np.where(keep, rows.x - np.where(np.isfinite(top), top, 0)[:, None], 0)
+    gamma = np.reshape(rows.gamma, (-1, 1)).astype(y.dtype)
+    with np.errstate(over="ignore"):  # -inf would be NaN times a weight of 0
+        centred = np.where(keep, rows.x - np.where(np.isfinite(top), top, 0)[:, None], 0) / gamma
+    centred = np.maximum(centred, np.finfo(y.dtype).min)
     # Weight on a deleted position is infinitely bad: its score is -inf.
     forbidden = np.where((~keep & (y != 0)).any(-1), np.inf, 0)
     theta = rows.theta[:, None].astype(y.dtype) if is_array(rows.theta) else rows.theta

@@ -1,14 +1,16 @@
 """The narrow waist: every mapping as a function on rows, and its Jacobian product.
 
-Three implementations of one contract, `x` being scores already divided by gamma, along the last dimension:
+Three implementations of one interface, on rows (n, d):
 
 * `reference` -- NumPy, one row at a time: the specification that the others are tested against;
-* `native` -- the C++ core: what runs on the CPU;
-* `tensors` -- batched PyTorch operations: what runs on every other device.
+* `native` -- the C++ core, on NumPy arrays and CPU tensors;
+* `tensors` -- batched PyTorch operations, on every device.
 
-`argmax(kernel, x, keep, theta)` maps rows and `jacobian_product(kernel, y, v, keep, theta)` multiplies by the
-mapping's Jacobian, read off the result `y`. `kernel` is one of `KERNELS`; `keep` is None or boolean, True where a
-score takes part; `theta` is the kernel's strength (`lam` or `p`), a number or one per row.
+`argmax(kernel, x, keep=None, theta=None, *, gamma=1.0)` maps the rows of x / gamma, and
+`jacobian_product(kernel, y, v, keep=None, theta=None, *, gamma=1.0)` multiplies by the Jacobian of that, J v / gamma,
+read off the result `y`. `kernel` is one of `KERNELS`; `keep` is None or boolean, True for a score that takes part;
+`theta` is the kernel's strength (`lam` or `p`); `theta` and `gamma` are numbers or one per row. Dividing by gamma never
+turns a finite score into -inf, which would delete it. `native` has no softmax and passes it on to the other two.
 """
 
 # The order is the C interface's enumeration (csrc/regmax.h), with softmax, which needs no core, at the end.

@@ -19,8 +19,10 @@ Array = NDArray[Any]
 Strength = ArrayLike | None
 
 
-def argmax(kernel: str, x: Array, keep: Array | None = None, theta: Strength = None) -> Array:
-    """Return the mapping `kernel` of every row of `x` (n, d), in the dtype of `x`.
+def argmax(
+    kernel: str, x: Array, keep: Array | None = None, theta: Strength = None, *, gamma: ArrayLike = 1.0
+) -> Array:
+    """Return the mapping `kernel` of every row of `x / gamma` (n, d), in the dtype of `x`.
 
     A row with NaN or +inf among its kept scores is NaN where `keep` is True; a row without kept scores is zero.
 
@@ -32,19 +34,27 @@ def argmax(kernel: str, x: Array, keep: Array | None = None, theta: Strength = N
     x = np.asarray(x)
     allowed = np.ones(x.shape, bool) if keep is None else np.broadcast_to(keep, x.shape)
     result = np.zeros(x.shape)
-    for scores, allow, out, strength in zip(x, allowed, result, _per_row(theta, len(x)), strict=True):
+    strengths, gammas = _per_row(theta, len(x)), _per_row(gamma, len(x))
+    for scores, allow, out, strength, divisor in zip(x, allowed, result, strengths, gammas, strict=True):
         kept = allow & (scores != -np.inf)
         if not np.all(scores[kept] < np.inf):  # NaN compares False too
             out[allow] = np.nan
         elif kept.any():
-            out[kept] = _ARGMAX[kernel](scores[kept].astype(np.float64), strength)
+            row = _divided(kernel, scores[kept].astype(np.float64), divisor)
+            out[kept] = _ARGMAX[kernel](row, strength)
     return result.astype(x.dtype)
 
 
 def jacobian_product(
-    kernel: str, y: Array, v: Array, keep: Array | None = None, theta: Strength = None
+    kernel: str,
+    y: Array,
+    v: Array,
+    keep: Array | None = None,
+    theta: Strength = None,
+    *,
+    gamma: ArrayLike = 1.0,
 ) -> Array:
-    """Return J v for every row, J being the Jacobian of `kernel` at the scores whose result is `y`.
+    """Return J v / gamma for every row, J being the Jacobian of `kernel` at the scores whose result is `y`.
 
     J is read off `y`: the support is where y > 0, and with theta > 0 equal neighbours belong to one group.
     A row of `y` with NaN gives NaN where `keep` is True.
@@ -65,7 +75,7 @@ def jacobian_product(
             out[kept] = product(
                 weights[kept].astype(np.float64), direction[kept].astype(np.float64), strength
             )
-    return result.astype(y.dtype)
+    return (result / _per_row(gamma, len(y))[:, None]).astype(y.dtype)
 
 
 def prox_owl(x: Array, weights: Array) -> Array:
@@ -101,6 +111,20 @@ def prox_owl_jacobian_product(z: Array, v: Array, weights: Array) -> Array:
 
 def _per_row(theta: Strength, n: int) -> Row:
     return np.broadcast_to(np.asarray(np.nan if theta is None else theta, np.float64).reshape(-1), n)
+
+
+def _divided(kernel: str, x: Row, gamma: float) -> Row:
+    """x / gamma, by which no finite score becomes infinite.
+
+    A mapping onto the simplex does not change if a constant is added to its scores: theirs are divided relative to
+    the largest one. A proximal operator's are not.
+    """
+    if gamma == 1:
+        return x
+    origin = 0.0 if kernel.startswith("prox") else x.max()
+    most = np.finfo(np.float64).max
+    with np.errstate(over="ignore"):
+        return np.clip((x - origin) / gamma, -most, most)
 
 
 # --- The mappings -----------------------------------------------------------------------------------------------

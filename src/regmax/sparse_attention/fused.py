@@ -1,6 +1,7 @@
 """Attention on the CPU that never holds its weights densely, and its derivative on the support alone."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,8 +13,8 @@ from torch.nn import functional
 from regmax.frontends.torch.modes import is_plain
 from regmax.functional import regularized_argmax
 from regmax.kernels import native
+from regmax.kernels.native import attention as core
 from regmax.regularizers import OscarComposition
-from regmax.sparse_attention import core
 from regmax.sparse_attention.dense import dense_attention, repeat_heads
 from regmax.sparse_attention.inputs import Inputs
 from regmax.sparse_attention.mapping import Known
@@ -49,63 +50,68 @@ def sparse_attention(
     dtype = inputs.q.dtype
     work = dtype if dtype == torch.float64 else torch.float32
     inputs = _unshare_heads(replace(inputs, **{name: getattr(inputs, name).to(work) for name in "qkv"}))
-    plan = _Plan(inputs, found, _describe(inputs, found, recompute=not return_weights), return_weights)
-    out, *weights = _SparseAttention.apply(inputs.q, inputs.k, inputs.v, plan)  # type: ignore[no-untyped-call]
+    problem = _describe(inputs, found, recompute=not return_weights)
+    dense = partial(_dense_gradients, inputs, found)
+    out, *weights = _SparseAttention.apply(inputs.q, inputs.k, inputs.v, problem, dense, return_weights)  # type: ignore[no-untyped-call]
     if not return_weights:
         return out.to(dtype), None
     starts, columns, values, _ = weights
     return out.to(dtype), SparseWeights(starts, columns, values.to(dtype), inputs.scores_shape)
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """What the function below needs besides q, k and v."""
-
-    inputs: Inputs
-    found: Known
-    problem: core.Problem
-    return_weights: bool
+Gradients = tuple[Tensor | None, ...]
 
 
 class _SparseAttention(Function):
     """out, and with `return_weights` the weights, which are not differentiated."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, plan: _Plan) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        problem: core.Problem,
+        dense_gradients: Callable[..., Gradients],
+        return_weights: bool,
+    ) -> tuple[Tensor, ...]:
         differentiable = any(ctx.needs_input_grad)
-        keep = plan.return_weights or differentiable
-        out, weights = core.forward(plan.problem, _padded(q), _padded(k), _padded(v), keep=keep)
+        keep = return_weights or differentiable
+        out, weights = core.forward(problem, _padded(q), _padded(k), _padded(v), keep=keep)
         if differentiable and weights is not None:
             ctx.save_for_backward(q, k, v, *weights)
-            ctx.plan = plan
+            ctx.problem, ctx.dense_gradients = problem, dense_gradients
         out = out[..., : v.shape[-1]]
-        if not plan.return_weights or weights is None:
+        if not return_weights or weights is None:
             return (out,)
         ctx.mark_non_differentiable(*weights)
         return (out, *weights)
 
     @staticmethod
-    def backward(ctx: Any, out_grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, out_grad: Tensor, *_: Any) -> Gradients:
         q, k, v, *weights = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return (*_dense_gradients(ctx.plan, q, k, v, out_grad), None)
+            return (*ctx.dense_gradients(q, k, v, out_grad), None, None, None)
         grads = core.backward(
-            ctx.plan.problem, _padded(q), _padded(k), _padded(v), core.Weights(*weights), _padded(out_grad)
+            ctx.problem, _padded(q), _padded(k), _padded(v), core.Weights(*weights), _padded(out_grad)
         )
-        return (*(grad[..., : x.shape[-1]] for grad, x in zip(grads, (q, k, v), strict=True)), None)
+        trimmed = (grad[..., : x.shape[-1]] for grad, x in zip(grads, (q, k, v), strict=True))
+        return (*trimmed, None, None, None)
 
 
-def _dense_gradients(plan: _Plan, q: Tensor, k: Tensor, v: Tensor, out_grad: Tensor) -> tuple[Tensor, ...]:
+def _dense_gradients(
+    inputs: Inputs, found: Known, q: Tensor, k: Tensor, v: Tensor, out_grad: Tensor
+) -> Gradients:
     """Gradients that can be differentiated again: those of the dense path, computed anew."""
-    if plan.inputs.dropout_p > 0:
+    if inputs.dropout_p > 0:
         raise NotImplementedError(
             "`attention(..., dropout_p=...)` is differentiated once. Got `create_graph=True`: set dropout_p to 0."
         )
-    weigh = partial(regularized_argmax, plan.found.omega, gamma=plan.found.gamma)
-    out, _ = dense_attention(replace(plan.inputs, q=q, k=k, v=v), lambda x, mask: weigh(x, mask=mask))
-    inputs = [x for x in (q, k, v) if x.requires_grad]
-    grads = iter(torch.autograd.grad(out, inputs, out_grad, create_graph=True))
-    return tuple(next(grads) if x.requires_grad else None for x in (q, k, v))  # type: ignore[misc]
+    weigh = partial(regularized_argmax, found.omega, gamma=found.gamma)
+    out, _ = dense_attention(replace(inputs, q=q, k=k, v=v), lambda x, mask: weigh(x, mask=mask))
+    wanted = [x for x in (q, k, v) if x.requires_grad]
+    grads = iter(torch.autograd.grad(out, wanted, out_grad, create_graph=True))
+    return tuple(next(grads) if x.requires_grad else None for x in (q, k, v))
 
 
 def _describe(inputs: Inputs, found: Known, *, recompute: bool) -> core.Problem:
@@ -134,7 +140,7 @@ def _slices(tensor: Tensor | None, inputs: Inputs) -> core.Slices | None:
     full = tensor.reshape((1,) * (len(batch) + 2 - tensor.ndim) + tuple(tensor.shape))
     numbers = torch.arange(full.shape[:-2].numel()).reshape(full.shape[:-2])
     rows = full.expand(*full.shape[:-1], keys).reshape(-1, full.shape[-2], keys)
-    return core.Slices(rows.contiguous(), numbers.expand(batch).reshape(-1).contiguous())
+    return rows.contiguous(), numbers.expand(batch).reshape(-1).contiguous()
 
 
 def _unshare_heads(inputs: Inputs) -> Inputs:

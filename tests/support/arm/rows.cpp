@@ -32,15 +32,25 @@ int main() {
     std::vector<uint64_t> support(n * ((d + 63) / 64)), joined(support.size());
     require(read(x.data(), x.size()) && read(mask.data(), mask.size()) && read(v.data(), v.size()),
             "a batch ends early");
-    const uint8_t* bytes = head[1] ? mask.data() : nullptr;
-    const int64_t mask_rows = head[1] ? n : 1;
-    require(regmax_argmax_f32(head[0], x.data(), y.data(), support.data(), joined.data(), n, d, bytes,
-                              mask_rows, 1, theta, nullptr, 2) == REGMAX_OK,
-            "the mapping failed");
-    require(regmax_jacobian_product_f32(head[0], y.data(), support.data(), joined.data(), v.data(),
-                                        product.data(), n, d, bytes, mask_rows, 1, theta, nullptr,
-                                        2) == REGMAX_OK,
-            "the product failed");
+    regmax_rows rows{};
+    rows.dtype = REGMAX_FLOAT32;
+    rows.kernel = head[0];
+    rows.threads = 2;
+    rows.n = n;
+    rows.d = d;
+    rows.x = x.data();
+    rows.y = y.data();
+    rows.v = v.data();
+    rows.out = product.data();
+    rows.support = support.data();
+    rows.joined = joined.data();
+    rows.mask = head[1] ? mask.data() : nullptr;
+    rows.mask_rows = n;
+    rows.mask_repeat = 1;
+    rows.theta = theta;
+    rows.gamma = 1;
+    require(regmax_argmax(&rows) == REGMAX_OK, "the mapping failed");
+    require(regmax_jacobian_product(&rows) == REGMAX_OK, "the product failed");
     std::fwrite(y.data(), sizeof(float), y.size(), stdout);
     std::fwrite(product.data(), sizeof(float), product.size(), stdout);
   }

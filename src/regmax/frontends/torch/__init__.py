@@ -55,7 +55,7 @@ def argmax(omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any) -> Te
     """Pi_Omega(x) along `dim`."""
     if not isinstance(omega, KernelRegularizer):
         rows = prepare("regularized_argmax(...)", x, dim, gamma, mask)
-        return rows.restore(smooth.argmax_rows(omega, rows))
+        return rows.restore(_smooth(omega, rows))
     rows = prepare(f"{omega.kernel}(...)", x, dim, gamma, mask, omega.theta, omega.bounds)
     return rows.restore(_argmax_rows(omega, rows))
 
@@ -64,7 +64,11 @@ def _plain(x: Tensor, keep: Tensor | None, theta: float, gamma: float, kernel: s
     """Contiguous rows of the CPU in plain eager mode."""
     if x.requires_grad and torch.is_grad_enabled():
         return autograd.PlainArgmax.apply(x, (keep, theta, gamma, kernel))
-    return ops.call_argmax(x if gamma == 1.0 else x / gamma, keep, None, theta, kernel, None)
+    return ops.call_argmax(x, keep, None, theta, gamma, kernel, None)
+
+
+def _smooth(omega: Regularizer, rows: Rows) -> Tensor:
+    return smooth.argmax_rows(omega, rows._replace(x=rows.divided(), gamma=1.0))
 
 
 def _argmax_rows(omega: KernelRegularizer, rows: Rows) -> Tensor:
@@ -77,10 +81,11 @@ def _argmax_rows(omega: KernelRegularizer, rows: Rows) -> Tensor:
 
 
 def _apply(rows: Rows, kernel: str) -> Tensor:
-    x, keep, theta = rows.x, rows.keep, rows.theta
+    x, keep, theta, gamma = rows.x, rows.keep, rows.theta, rows.gamma
     core = autograd.has_core(x)
-    if core and is_plain(x) and not isinstance(theta, Tensor):
-        return _plain(x.contiguous(), keep, float(theta or 0.0), 1.0, kernel)
+    if core and is_plain(x) and not isinstance(theta, Tensor) and not isinstance(gamma, Tensor):
+        return _plain(x.contiguous(), keep, float(theta or 0.0), float(gamma), kernel)
+    x = rows.divided(centred=not kernel.startswith("prox"))
     if core and not isinstance(theta, Tensor):
         return autograd.argmax(x, keep, theta, kernel)
     # Tensor operations read neighbours and counts off the mask: it must delete the scores of -inf too. In a row
@@ -93,7 +98,8 @@ def _apply(rows: Rows, kernel: str) -> Tensor:
 def _softmax(rows: Rows) -> Tensor:
     if not rows.x.shape[-1]:
         return rows.x.clone()
-    x = rows.x if rows.keep is None else torch.where(rows.keep, rows.x, -torch.inf)
+    x = rows.divided()
+    x = x if rows.keep is None else torch.where(rows.keep, x, -torch.inf)
     # torch gives NaN for a row of -inf alone; here such a row has no weight and no gradient.
     dead = x.detach().amax(-1, keepdim=True) == -torch.inf
     y = torch.softmax(torch.where(dead, 0.0, x), -1).masked_fill(dead, 0.0)
@@ -110,7 +116,7 @@ def maximum(omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any) -> T
     """max_Omega(x) along `dim`; -inf where nothing is kept."""
     rows, argmax_rows = _lay_out("regularized_max(...)", omega, x, dim, gamma, mask)
     value, top = objective(omega, rows, argmax_rows(rows))
-    return _restore_values(rows, top + value)
+    return _restore_values(rows, top + rows.gamma * value)
 
 
 def duality_gap(omega: Regularizer, x: Tensor, y: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
@@ -119,7 +125,7 @@ def duality_gap(omega: Regularizer, x: Tensor, y: Tensor, dim: int, gamma: Any, 
     weights = prepare("duality_gap(...): y", y, dim, 1.0, None).x.to(rows.x.dtype)
     best, _ = objective(omega, rows, argmax_rows(rows))
     value, _ = objective(omega, rows, weights)
-    return _restore_values(rows, best - value)
+    return _restore_values(rows, rows.gamma * (best - value))
 
 
 def _lay_out(
@@ -127,13 +133,13 @@ def _lay_out(
 ) -> tuple[Rows, Callable[[Rows], Tensor]]:
     """The rows, and the exact argmax on them: max_Omega depends on Omega alone, however a mapping approximates."""
     if not isinstance(omega, KernelRegularizer):
-        return prepare(call, x, dim, gamma, mask), partial(smooth.argmax_rows, omega)
+        return prepare(call, x, dim, gamma, mask), partial(_smooth, omega)
     exact = Oscar(omega.theta) if isinstance(omega, OscarComposition) else omega
     return prepare(call, x, dim, gamma, mask, exact.theta, exact.bounds), partial(_argmax_rows, exact)
 
 
 def objective(omega: Regularizer, rows: Rows, y: Tensor) -> tuple[Tensor, Tensor]:
-    """<x - top, y> - Omega(y) for every row, and top, its largest kept score; both keep the last dimension.
+    """<x - top, y> / gamma - Omega(y) for every row, and top, its largest kept score; both keep the last dimension.
 
     Differentiating through y is right at every order: what it adds to the gradient, J (x - grad Omega(y)), is zero,
     because that vector is constant on the support, and small in floating point, because x is centred.
@@ -145,7 +151,8 @@ def objective(omega: Regularizer, rows: Rows, y: Tensor) -> tuple[Tensor, Tensor
         if scores.shape[-1]
         else scores.new_full(scores[..., :1].shape, -torch.inf)
     )
-    centred = torch.where(keep, rows.x - top.masked_fill(top == -torch.inf, 0.0), 0.0)
+    centred = torch.where(keep, rows.x - top.masked_fill(top == -torch.inf, 0.0), 0.0) / rows.gamma
+    centred = centred.clamp(min=torch.finfo(centred.dtype).min)  # -inf would be NaN times a weight of 0
     # Weight on a deleted position is infinitely bad: its score is -inf.
     forbidden = (~keep & (y != 0)).any(-1, keepdim=True)
     inner = (centred * y).sum(-1, keepdim=True).masked_fill(forbidden, -torch.inf)
@@ -155,7 +162,7 @@ def objective(omega: Regularizer, rows: Rows, y: Tensor) -> tuple[Tensor, Tensor
 
 
 def _restore_values(rows: Rows, values: Tensor) -> Tensor:
-    return (rows.gamma * values)[..., 0].to(rows.dtype)
+    return values[..., 0].to(rows.dtype)
 
 
 def prox(kernel: str, x: Tensor, dim: int, lam: Any, bounds: Bounds) -> Tensor:

@@ -43,7 +43,7 @@ def map_rows(x: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> tuple
         return tensors.argmax(kernel, x, keep, theta), no_bits
     if is_plain(x):
         bits = x.new_empty(ops.bits_shape(x, kernel), dtype=torch.int64)
-        return ops.call_argmax(x.contiguous(), keep, *_split(theta), kernel, bits), bits
+        return ops.call_argmax(x.contiguous(), keep, *_split(theta), 1.0, kernel, bits), bits
     return ops.argmax(x, keep, *_split(theta), kernel)
 
 
@@ -53,7 +53,7 @@ def product(
     """J v, differentiable as often as one likes."""
     core, batched = has_core(y), is_legacy_batchedtensor(v)  # by `autograd.grad(..., is_grads_batched=True)`
     if core and not batched and not is_grad_enabled() and is_plain(v):
-        return ops.call_jacobian_product(v, y, bits, keep, *_split(theta), kernel)
+        return ops.call_jacobian_product(v, y, bits, keep, *_split(theta), 1.0, kernel)
     if not core or batched or kernel == "sqpnormmax":
         return tensors.jacobian_product(kernel, y, v, keep, theta)
     constant = theta.detach() if isinstance(theta, Tensor) else theta
@@ -67,7 +67,7 @@ class PlainArgmax(_PlainFunction):  # type: ignore[misc]
     def forward(ctx: Any, x: Tensor, call: tuple[Tensor | None, float, float, str]) -> Tensor:
         keep, theta, gamma, kernel = call  # one argument: torch looks at each
         bits = ops.new_bits(x, kernel)
-        y = ops.call_argmax(x if gamma == 1.0 else x / gamma, keep, None, theta, kernel, bits)
+        y = ops.call_argmax(x, keep, None, theta, gamma, kernel, bits)
         # Each tensor that is saved, None too, costs a tiny call some percent.
         if bits is None and keep is None:
             ctx.save_for_backward(y)
@@ -83,9 +83,8 @@ class PlainArgmax(_PlainFunction):  # type: ignore[misc]
         theta, gamma, kernel = ctx.strengths
         if is_grad_enabled() or is_legacy_batchedtensor(v) or not is_plain(v):
             x_grad = product(v, y, bits, keep, theta, kernel)
-        else:
-            x_grad = ops.call_jacobian_product(v, y, bits, keep, None, theta, kernel)
-        return x_grad if gamma == 1.0 else x_grad / gamma, None
+            return x_grad if gamma == 1.0 else x_grad / gamma, None
+        return ops.call_jacobian_product(v, y, bits, keep, None, theta, gamma, kernel), None
 
 
 class Argmax(Function):

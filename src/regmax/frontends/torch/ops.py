@@ -66,43 +66,39 @@ def mask_layout(mask: Tensor, x: Tensor) -> tuple[Tensor, int, int]:
     return mask, max(mask.numel() // max(x.shape[-1], 1), 1), max(repeat, 1)
 
 
-def _row_arguments(
-    x: Tensor, mask: Tensor | None, thetas: Tensor | None, theta: float
-) -> tuple[tuple[Any, ...], tuple[Tensor, ...]]:
-    """The last arguments of a call: n, d, the mask's, the strength's, threads; and the tensors that they point into."""
-    d = x.shape[-1]
-    n = x.numel() // d if d else 0
-    if mask is None and thetas is None:
-        return (n, d, None, 1, 1, theta, None, get_num_threads()), ()
-    owners: list[Tensor] = []
+def _optional_arguments(
+    x: Tensor, bits: Tensor | None, mask: Tensor | None, thetas: Tensor | None
+) -> tuple[tuple[Any, ...], tuple[Tensor | None, ...]]:
+    """The last arguments of a call, from `support` on; and the tensors that they point into."""
     keep, mask_rows, mask_repeat, strengths = None, 1, 1, None
     if mask is not None:
         mask, mask_rows, mask_repeat = mask_layout(mask, x)
         keep = mask.data_ptr()
-        owners.append(mask)
     if thetas is not None:
         thetas = thetas.expand(*x.shape[:-1], 1).to(torch.float64).contiguous()
         strengths = thetas.data_ptr()
-        owners.append(thetas)
-    return (n, d, keep, mask_rows, mask_repeat, theta, strengths, get_num_threads()), tuple(owners)
+    return (*_bits_pointers(bits), keep, mask_rows, mask_repeat, strengths), (mask, thetas)
 
 
 def call_argmax(
-    x: Tensor, mask: Tensor | None, thetas: Tensor | None, theta: float, kernel: str, bits: Tensor | None
+    x: Tensor,
+    mask: Tensor | None,
+    thetas: Tensor | None,
+    theta: float,
+    gamma: float,
+    kernel: str,
+    bits: Tensor | None,
 ) -> Tensor:
-    """Map the rows of a contiguous CPU tensor, and fill `bits` where it is given."""
+    """Map the rows of a contiguous CPU tensor over gamma, and fill `bits` if it is given."""
     y = empty_like(x)
-    run, code = native.ARGMAX[x.itemsize], native.CODES[kernel]
-    if bits is None and mask is None and thetas is None and (d := x.shape[-1]):  # the shortest way
-        rows = x.numel() // d
-        status = run(
-            code, x.data_ptr(), y.data_ptr(), None, None, rows, d, None, 1, 1, theta, None, get_num_threads()
-        )
-    else:
-        arguments, _owners = _row_arguments(x, mask, thetas, theta)
-        status = run(code, x.data_ptr(), y.data_ptr(), *_bits_pointers(bits), *arguments)
-    if status:
-        native.check(status)
+    d = x.shape[-1]
+    n = x.numel() // d if d else 0
+    code, threads = native.CODES[kernel], get_num_threads()
+    if bits is None and mask is None and thetas is None:  # the shortest way
+        native.core.argmax(x.itemsize, code, x.data_ptr(), y.data_ptr(), n, d, theta, gamma, threads)
+        return y
+    optional, _owners = _optional_arguments(x, bits, mask, thetas)
+    native.core.argmax(x.itemsize, code, x.data_ptr(), y.data_ptr(), n, d, theta, gamma, threads, *optional)
     return y
 
 
@@ -113,17 +109,22 @@ def call_jacobian_product(
     mask: Tensor | None,
     thetas: Tensor | None,
     theta: float,
+    gamma: float,
     kernel: str,
 ) -> Tensor:
-    """J v for the rows of CPU tensors; `y` and `bits` are contiguous."""
+    """J v / gamma for the rows of CPU tensors; `y` and `bits` are contiguous."""
     v = v.contiguous()
     out = empty_like(y)
-    arguments, _owners = _row_arguments(y, mask, thetas, theta)
-    status = native.JACOBIAN_PRODUCT[y.itemsize](
-        native.CODES[kernel], y.data_ptr(), *_bits_pointers(bits), v.data_ptr(), out.data_ptr(), *arguments
-    )
-    if status:
-        native.check(status)
+    d = y.shape[-1]
+    n = y.numel() // d if d else 0
+    code, threads = native.CODES[kernel], get_num_threads()
+    pointers = y.data_ptr(), v.data_ptr(), out.data_ptr()
+    if mask is None and thetas is None:
+        bits_at = _bits_pointers(bits)
+        native.core.jacobian_product(y.itemsize, code, *pointers, n, d, theta, gamma, threads, *bits_at)
+        return out
+    optional, _owners = _optional_arguments(y, bits, mask, thetas)
+    native.core.jacobian_product(y.itemsize, code, *pointers, n, d, theta, gamma, threads, *optional)
     return out
 
 
@@ -133,7 +134,7 @@ def argmax(
 ) -> tuple[Tensor, Tensor]:
     """Weights and bits of the rows of `x`."""
     bits = x.new_empty(bits_shape(x, kernel), dtype=torch.int64)
-    return call_argmax(x.contiguous(), mask, thetas, theta, kernel, bits), bits
+    return call_argmax(x.contiguous(), mask, thetas, theta, 1.0, kernel, bits), bits
 
 
 @argmax.register_fake
@@ -156,7 +157,7 @@ def jacobian_product(
 ) -> Tensor:
     """J v, J being the Jacobian of a kernel at its result `y`."""
     bits = None if bits is None else bits.contiguous()
-    return call_jacobian_product(v, y.contiguous(), bits, mask, thetas, theta, kernel)
+    return call_jacobian_product(v, y.contiguous(), bits, mask, thetas, theta, 1.0, kernel)
 
 
 @jacobian_product.register_fake
@@ -172,9 +173,7 @@ def prox_owl(x: Tensor, weights: Tensor) -> Tensor:
     d = x.shape[-1]
     rows = x.numel() // d if d else 0
     threads = get_num_threads()
-    native.check(
-        native.PROX_OWL[x.itemsize](x.data_ptr(), z.data_ptr(), rows, d, weights.data_ptr(), threads)
-    )
+    native.core.prox_owl(x.itemsize, x.data_ptr(), z.data_ptr(), rows, d, weights.data_ptr(), threads)
     return z
 
 

@@ -1,4 +1,4 @@
-"""Laying tensors out as rows: `dim` last, gamma divided out, float32 or float64, masks and strengths aligned."""
+"""Laying tensors out as rows: `dim` last, float32 or float64, masks and strengths aligned."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ HALF = (torch.float16, torch.bfloat16)
 class Rows(NamedTuple):
     """Scores with rows along the last dimension, and what to undo."""
 
-    x: Tensor  # (..., d), divided by gamma
+    x: Tensor  # (..., d)
     keep: Tensor | None  # broadcasts to x
     theta: Any  # None, a number, or a tensor that broadcasts to x[..., :1]
     gamma: Any  # a number, or a tensor that broadcasts to x[..., :1]
@@ -26,6 +26,24 @@ class Rows(NamedTuple):
     def restore(self, y: Tensor) -> Tensor:
         """Weights laid out and typed like the scores."""
         return y.movedim(-1, self.dim).to(self.dtype)
+
+    def divided(self, *, centred: bool = True) -> Tensor:
+        """The scores over gamma, with `centred` relative to the row's largest kept one; deleted ones are -inf.
+
+        They saturate, so that no finite score becomes -inf, which would delete it. Deleted ones stay out of the
+        division: they have no weight, but would make gamma's gradient NaN.
+        """
+        x, gamma = self.x, self.gamma
+        if (not isinstance(gamma, Tensor) and gamma == 1) or not x.shape[-1]:
+            return x
+        deleted = x.detach() == -torch.inf
+        deleted = deleted if self.keep is None else deleted | ~self.keep
+        scores, most = x.masked_fill(deleted, 0.0), torch.finfo(x.dtype).max
+        if centred:
+            top = x.detach().masked_fill(deleted, -torch.inf).amax(-1, keepdim=True)
+            scores = (scores - torch.where(top.isfinite(), top, 0.0)).clamp(min=-most)
+        scores = torch.where(scores.detach().isfinite(), (scores / gamma).clamp(-most, most), scores)
+        return scores.masked_fill(deleted, -torch.inf)
 
 
 def prepare(
@@ -44,18 +62,7 @@ def prepare(
         x = x.float()
     elif dtype not in (torch.float32, torch.float64):
         raise TypeError(f"`{call}` computes in float32 and float64. Got {dtype}: convert first.")
-    if isinstance(gamma, Tensor):
-        x = _divide_kept(x, gamma, mask)
-    elif gamma != 1:
-        x = x / gamma
     return Rows(x, mask, theta, gamma, dim, dtype)
-
-
-def _divide_kept(x: Tensor, gamma: Tensor, mask: Tensor | None) -> Tensor:
-    """x / gamma without the deleted scores: an infinite one has no weight, but would make gamma's gradient NaN."""
-    deleted = x.detach() == -torch.inf
-    deleted = deleted if mask is None else deleted | ~mask
-    return (x.masked_fill(deleted, 0.0) / gamma).masked_fill(deleted, -torch.inf)
 
 
 def _parameter(call: str, value: Any, bounds: Bounds, x: Tensor, dim: int) -> Any:

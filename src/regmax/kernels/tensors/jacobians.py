@@ -15,9 +15,15 @@ from regmax.kernels.tensors.rows import as_tensor, kept_positions
 
 
 def jacobian_product(
-    kernel: str, y: Tensor, v: Tensor, keep: Tensor | None = None, theta: float | Tensor | None = None
+    kernel: str,
+    y: Tensor,
+    v: Tensor,
+    keep: Tensor | None = None,
+    theta: float | Tensor | None = None,
+    *,
+    gamma: float | Tensor = 1.0,
 ) -> Tensor:
-    """Return J v for every row, J being the Jacobian of `kernel` at the scores whose result is `y`.
+    """Return J v / gamma for every row, J being the Jacobian of `kernel` at the scores whose result is `y`.
 
     The support is where y > 0, and with theta > 0 equal neighbours belong to one group. A row of `y` with NaN gives
     NaN where `keep` is True. Arguments as in `argmax`.
@@ -31,7 +37,9 @@ def jacobian_product(
     spoiled = (y.isnan() & kept).any(-1, keepdim=True)
     y, v = torch.where(kept & ~spoiled, y, 0), torch.where(kept, v, 0)
     product = torch.where(kept, _PRODUCT[kernel](y, v, kept, as_tensor(theta, y)), 0)
-    return torch.where(spoiled & kept, torch.nan, product)
+    product = torch.where(spoiled & kept, torch.nan, product)
+    # Not divided by 1: the graph of a second derivative stays as small as it was.
+    return product if isinstance(gamma, int | float) and gamma == 1 else product / as_tensor(gamma, y)
 
 
 def _softmax(y: Tensor, v: Tensor) -> Tensor:

@@ -8,12 +8,19 @@ from torch import Tensor
 from regmax.kernels.tensors.chains import Chain, equal_neighbours, equalized
 from regmax.kernels.tensors.owl import oscar_weights, shrink
 from regmax.kernels.tensors.pooling import isotonic_decreasing, total_variation
-from regmax.kernels.tensors.rows import as_tensor, kept_positions
+from regmax.kernels.tensors.rows import as_tensor, divided, kept_positions
 from regmax.kernels.tensors.simplex import below_peak, project_simplex, softmax, squared_pnorm_argmax
 
 
-def argmax(kernel: str, x: Tensor, keep: Tensor | None = None, theta: float | Tensor | None = None) -> Tensor:
-    """Return the mapping `kernel` of every row of `x` (..., d).
+def argmax(
+    kernel: str,
+    x: Tensor,
+    keep: Tensor | None = None,
+    theta: float | Tensor | None = None,
+    *,
+    gamma: float | Tensor = 1.0,
+) -> Tensor:
+    """Return the mapping `kernel` of every row of `x / gamma` (..., d).
 
     Positions where `keep` is False, and scores of -inf, are deleted: they come back as zeros and the rest of the
     row does not know of them. A row with NaN or +inf is NaN where `keep` is True; a row without scores is zero.
@@ -24,7 +31,8 @@ def argmax(kernel: str, x: Tensor, keep: Tensor | None = None, theta: float | Te
         kernel: one of `regmax.kernels.KERNELS`.
         x: scores, float32 or float64.
         keep: boolean, broadcastable to `x`; None keeps everything.
-        theta: the kernel's strength, `lam` or `p`: a number, or a tensor broadcastable to x[..., :1].
+        theta: the kernel's strength, `lam` or `p`: a number, one per row, or a tensor broadcastable to x[..., :1].
+        gamma: positive, given like `theta`.
 
     >>> argmax("fusedmax", torch.tensor([1.0, 0.9, 0.6]), theta=0.1)
     tensor([0.4000, 0.4000, 0.2000])
@@ -34,7 +42,7 @@ def argmax(kernel: str, x: Tensor, keep: Tensor | None = None, theta: float | Te
     allowed = kept_positions(keep, x)
     kept = allowed & (x != -torch.inf)
     spoiled = (kept & ~(x < torch.inf)).any(-1, keepdim=True)  # NaN compares False too
-    scores = torch.where(kept & ~spoiled, x, 0)
+    scores = divided(kernel, torch.where(kept & ~spoiled, x, 0), kept, gamma)
     y = torch.where(kept, _ARGMAX[kernel](scores, kept, as_tensor(theta, x)), 0)
     return torch.where(spoiled & allowed, torch.nan, y)
 

@@ -1,4 +1,4 @@
-"""What every function on rows does with its optional arguments."""
+"""The optional arguments of every function on rows."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,26 @@ def kept_positions(keep: Tensor | None, x: Tensor) -> Tensor:
 
 
 def as_tensor(theta: float | Tensor | None, like: Tensor) -> Tensor:
-    """Return the strength as a tensor that broadcasts against rows; NaN where a kernel has none."""
-    if isinstance(theta, Tensor):
-        return theta.to(like.dtype)
-    return like.new_full((1,), torch.nan if theta is None else theta)
+    """Return a strength as a tensor that broadcasts against rows; NaN if a kernel has none.
+
+    One number per row, a tensor of one dimension less than the rows, gets a last dimension.
+    """
+    if not isinstance(theta, Tensor):
+        return like.new_full((1,), torch.nan if theta is None else theta)
+    one_per_row = 0 < theta.ndim == like.ndim - 1
+    return (theta.unsqueeze(-1) if one_per_row else theta).to(like.dtype)
+
+
+def divided(kernel: str, x: Tensor, kept: Tensor, gamma: float | Tensor) -> Tensor:
+    """Return x / gamma, by which no finite score becomes infinite; `x` is finite.
+
+    A mapping onto the simplex does not change if a constant is added to its scores: theirs are divided relative to
+    the largest kept one. A proximal operator's are not.
+    """
+    if isinstance(gamma, int | float) and gamma == 1:
+        return x
+    if not kernel.startswith("prox"):
+        top = torch.where(kept, x, -torch.inf).amax(-1, keepdim=True)
+        x = torch.where(kept, x - top, 0)
+    most = torch.finfo(x.dtype).max
+    return (x / as_tensor(gamma, x)).clamp(-most, most)

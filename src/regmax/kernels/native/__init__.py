@@ -1,0 +1,30 @@
+"""The C++ core (csrc/regmax.h), reached through one extension module, `regmax._core`.
+
+`argmax`, `jacobian_product` and `prox_owl` are the kernels' interface on NumPy arrays and contiguous CPU tensors.
+`core` is the module itself, called with addresses: front ends that count microseconds use it. `attention` needs torch
+and is imported on its own.
+"""
+
+from regmax.kernels.native.library import (
+    available,
+    borrow_threads,
+    core,
+    instruction_set,
+    load,
+    use_instruction_set,
+)
+from regmax.kernels.native.rows import CHAINED, CODES, argmax, jacobian_product, prox_owl
+
+__all__ = [
+    "CHAINED",
+    "CODES",
+    "argmax",
+    "available",
+    "borrow_threads",
+    "core",
+    "instruction_set",
+    "jacobian_product",
+    "load",
+    "prox_owl",
+    "use_instruction_set",
+]

@@ -1,0 +1,76 @@
+"""Loading the extension module, and its settings."""
+
+import os
+from importlib import import_module
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+_NAME = "regmax._core"
+_ABI_VERSION = 3
+
+
+def load(path: str) -> ModuleType:
+    """The core in the file `path`, beside any other that is loaded: sanitizers and benchmarks need this."""
+    spec = spec_from_file_location(_NAME, path, loader=ExtensionFileLoader(_NAME, path))
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return _checked(module)
+
+
+def _checked(module: ModuleType) -> ModuleType:
+    # A core from before version 3 cannot say its version.
+    version = module.abi_version() if hasattr(module, "abi_version") else "an older one"
+    if version != _ABI_VERSION:
+        raise ImportError(
+            f"regmax needs version {_ABI_VERSION} of its core's interface. Got {version} in {module.__file__}: "
+            "reinstall regmax."
+        )
+    return module
+
+
+def _find() -> ModuleType | None:
+    """The core that REGMAX_LIBRARY names, or the installed one; None in an installation without a core."""
+    if named := os.environ.get("REGMAX_LIBRARY"):
+        return load(named)
+    try:
+        return _checked(import_module(_NAME))
+    except ModuleNotFoundError as error:
+        if error.name != _NAME:
+            raise
+        return None
+
+
+if TYPE_CHECKING:
+    from regmax import _core
+
+    core = _core
+else:
+    core = _find()
+
+
+def available() -> bool:
+    """Whether the C++ core was built and runs."""
+    return core is not None
+
+
+def instruction_set() -> str:
+    """The instruction set that the core uses on this machine."""
+    if core is None:
+        raise RuntimeError("`instruction_set()` needs the native core. Got an installation without it.")
+    return core.instruction_set()
+
+
+def use_instruction_set(name: str) -> None:
+    """Choose an instruction set by name, for tests and benchmarks."""
+    if core is None or not core.use_instruction_set(name):
+        raise ValueError(f"`use_instruction_set(name)` must name one that this machine has. Got {name!r}.")
+
+
+def borrow_threads(gomp_parallel: int | None) -> None:
+    """Take threads from the OpenMP whose GOMP_parallel is at this address; None: from the core's own pool."""
+    if core is not None:
+        core.borrow_threads(gomp_parallel)
