@@ -229,12 +229,13 @@ PyObject* attention_backward(PyObject*, PyObject* const* values, Py_ssize_t coun
 
 PyObject* instruction_set(PyObject*, PyObject*) { return PyUnicode_FromString(regmax_instruction_set()); }
 
-PyObject* use_instruction_set(PyObject*, PyObject* name) {
-  PyObject* text = PyUnicode_AsUTF8String(name);
-  if (!text) return nullptr;
-  const char* bytes = PyBytes_AsString(text);
-  const bool found = bytes && regmax_use_instruction_set(bytes) == REGMAX_OK;
-  Py_DECREF(text);
+// Calls a C function with a name, or NULL for None; returns whether it knew the name.
+template <int32_t (*choose)(const char*)>
+PyObject* choose_by_name(PyObject*, PyObject* name) {
+  PyObject* text = name == Py_None ? nullptr : PyUnicode_AsUTF8String(name);
+  if (!text && name != Py_None) return nullptr;
+  const bool found = choose(text ? PyBytes_AsString(text) : nullptr) == REGMAX_OK;
+  Py_XDECREF(text);
   return PyBool_FromLong(found);
 }
 
@@ -264,7 +265,8 @@ PyMethodDef methods[] = {
     fast("attention_backward", attention_backward),
     {"attention_size", attention_size, METH_O, nullptr},
     {"instruction_set", instruction_set, METH_NOARGS, nullptr},
-    {"use_instruction_set", use_instruction_set, METH_O, nullptr},
+    {"use_instruction_set", choose_by_name<regmax_use_instruction_set>, METH_O, nullptr},
+    {"force_tier", choose_by_name<regmax_force_tier>, METH_O, nullptr},
     {"borrow_threads", borrow_threads, METH_O, nullptr},
     {"abi_version", abi_version, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
