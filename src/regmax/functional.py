@@ -8,8 +8,10 @@ scores' kind that broadcast against the scores with size 1 along `dim` (one per 
 from typing import Any
 
 from regmax.frontends import frontend
+from regmax.mappings import parse
 from regmax.regularizers import (
     FusedLasso,
+    KernelRegularizer,
     NegativeEntropy,
     Oscar,
     Regularizer,
@@ -119,7 +121,7 @@ def regularized_max(omega: Any, scores: Any, dim: int = -1, *, gamma: Any = 1.0,
     """The paper's max_Omega(x) = max over the simplex of <x, y> - gamma Omega(y); its gradient is `regularized_argmax`.
 
     Args:
-        omega: a regularizer.
+        omega: a regularizer, or the name of a mapping (`"fusedmax,lam=0.2"`).
         scores: a NumPy array or a torch tensor.
         dim: the dimension that is reduced.
         gamma: the strength of the regularizer, positive.
@@ -133,7 +135,7 @@ def regularized_max(omega: Any, scores: Any, dim: int = -1, *, gamma: Any = 1.0,
         >>> round(float(regmax.regularized_max(regmax.NegativeEntropy(), np.array([1.0, 0.0]))), 6)
         1.313262
     """
-    _check_regularizer("regularized_max(omega, ...)", omega)
+    omega = regularizer_of("regularized_max(omega, ...)", omega)
     return frontend("regularized_max(omega, scores)", scores).maximum(omega, scores, dim, gamma, mask)
 
 
@@ -141,7 +143,7 @@ def regularized_argmax(omega: Any, scores: Any, dim: int = -1, *, gamma: Any = 1
     """The paper's Pi_Omega(x) = argmax over the simplex of <x, y> - gamma Omega(y), the gradient of `regularized_max`.
 
     Args:
-        omega: a regularizer.
+        omega: a regularizer, or the name of a mapping (`"fusedmax,lam=0.2"`).
         scores: a NumPy array or a torch tensor.
         dim: the dimension that is mapped to the simplex.
         gamma: the strength of the regularizer, positive.
@@ -155,8 +157,11 @@ def regularized_argmax(omega: Any, scores: Any, dim: int = -1, *, gamma: Any = 1
         >>> print(regmax.regularized_argmax(regmax.SquaredNorm(), np.array([1.0, 0.5]), gamma=2.0))
         [0.625 0.375]
     """
-    _check_regularizer("regularized_argmax(omega, ...)", omega)
-    return frontend("regularized_argmax(omega, scores)", scores).argmax(omega, scores, dim, gamma, mask)
+    omega = regularizer_of("regularized_argmax(omega, ...)", omega)
+    front = frontend("regularized_argmax(omega, scores)", scores)
+    if isinstance(omega, KernelRegularizer):
+        return front.mapping(type(omega), omega.theta, scores, dim, gamma, mask)
+    return front.argmax(omega, scores, dim, gamma, mask)
 
 
 def duality_gap(omega: Any, scores: Any, y: Any, dim: int = -1, *, gamma: Any = 1.0, mask: Any = None) -> Any:
@@ -166,7 +171,7 @@ def duality_gap(omega: Any, scores: Any, y: Any, dim: int = -1, *, gamma: Any = 
     must lie on the simplex; weight on a deleted position has an infinite gap.
 
     Args:
-        omega: a regularizer.
+        omega: a regularizer, or the name of a mapping (`"fusedmax,lam=0.2"`).
         scores: a NumPy array or a torch tensor.
         y: weights of the scores' shape.
         dim: the dimension of the simplex.
@@ -182,7 +187,7 @@ def duality_gap(omega: Any, scores: Any, y: Any, dim: int = -1, *, gamma: Any = 
         >>> float(regmax.duality_gap(regmax.SquaredNorm(), x, np.array([1.0, 0.0])))
         0.0625
     """
-    _check_regularizer("duality_gap(omega, ...)", omega)
+    omega = regularizer_of("duality_gap(omega, ...)", omega)
     if getattr(y, "shape", None) != scores.shape:
         raise ValueError(
             f"`duality_gap(omega, scores, y)`: `y` must have the scores' shape. Got {tuple(getattr(y, 'shape', ()))}."
@@ -190,11 +195,19 @@ def duality_gap(omega: Any, scores: Any, y: Any, dim: int = -1, *, gamma: Any = 
     return frontend("duality_gap(omega, scores, y)", scores).duality_gap(omega, scores, y, dim, gamma, mask)
 
 
-def _check_regularizer(call: str, omega: Any) -> None:
-    if not isinstance(omega, Regularizer):
-        raise TypeError(
-            f"`{call}` needs a regularizer, e.g. `regmax.FusedLasso(lam=0.1)`. Got {type(omega).__name__}."
-        )
+def regularizer_of(call: str, omega: Any) -> Regularizer:
+    """The regularizer itself, or that of a mapping's name."""
+    if isinstance(omega, Regularizer):
+        return omega
+    if isinstance(omega, str):
+        row, strengths = parse(omega)
+        if "gamma" in strengths:
+            raise ValueError(f"`{call}` takes gamma as an argument, not in the name. Got {omega!r}.")
+        return row.made(strengths)
+    raise TypeError(
+        f"`{call}` needs a regularizer, e.g. `regmax.FusedLasso(lam=0.1)`, or a mapping's name. "
+        f"Got {type(omega).__name__}."
+    )
 
 
 def project_simplex(x: Any, dim: int = -1) -> Any:

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from regmax.nn.masks import merge
-from regmax.nn.weighting import Mapping, as_weighting
+from regmax.resolver import MappingLike, resolve
 from regmax.sparse_attention import attention
 
 
@@ -30,8 +30,8 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         batch_first: whether sequences are (batch, length, width) and not (length, batch, width).
         device: where the parameters are.
         dtype: the parameters' type.
-        mapping: a name, a regularizer, a callable `f(scores, dim, mask=...)` or a module of `regmax.nn`, whose
-            learnable strengths then become parameters of this one.
+        mapping: a name (`"fusedmax,lam=0.2"`), a regularizer, a callable `f(scores, dim, mask=...)` or a module of
+            `regmax.nn`, whose learnable strengths then become parameters of this one.
 
     Example:
         >>> import torch, regmax
@@ -61,7 +61,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         device: Any = None,
         dtype: torch.dtype | None = None,
         *,
-        mapping: Mapping = "fusedmax",
+        mapping: MappingLike = "fusedmax",
     ) -> None:
         super().__init__(
             embed_dim,
@@ -76,7 +76,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             device,
             dtype,
         )
-        as_weighting(mapping)  # a wrong name raises here, not at the first call
+        resolve(mapping)  # a wrong name raises here, not at the first call
         self.mapping = mapping
 
     def _reset_parameters(self) -> None:
@@ -127,7 +127,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             q,
             k,
             v,
-            mapping=as_weighting(self.mapping),
+            mapping=resolve(self.mapping),
             mask=masks.keep,
             bias=masks.bias,
             is_causal=masks.is_causal,

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regmax.nn.weighting import Mapping, as_function
+from regmax.resolver import MappingLike, resolve
 
 Score = Literal["dot", "general", "concat"]
 
@@ -40,7 +40,7 @@ class PreparedMemory(NamedTuple):
 class _RecurrentAttention(nn.Module):
     """Scores of prepared keys, weights, weighted sums: the part that Luong's and Bahdanau's attention share."""
 
-    mapping: Mapping
+    mapping: MappingLike
 
     def prepare(
         self, memory: Tensor, mask: Tensor | None = None, *, values: Tensor | None = None
@@ -74,7 +74,7 @@ class _RecurrentAttention(nn.Module):
             )
         x = self._scores(query, memory.keys)
         keep = None if memory.mask is None else memory.mask.unsqueeze(1)
-        y = as_function(self.mapping)(x, -1, mask=keep)
+        y = resolve(self.mapping)(x, mask=keep)
         return y @ memory.values, y, x
 
 
@@ -108,7 +108,7 @@ class GlobalAttention(_RecurrentAttention):
         memory_size: int | None = None,
         *,
         score: Score = "general",
-        mapping: Mapping = "fusedmax",
+        mapping: MappingLike = "fusedmax",
         scale: float = 1.0,
         bias: bool = True,
     ) -> None:
@@ -122,7 +122,7 @@ class GlobalAttention(_RecurrentAttention):
             raise ValueError(
                 f"`GlobalAttention(..., score='dot')` needs states of one width. Got {query_size} and {memory_size}."
             )
-        as_function(mapping)
+        resolve(mapping)  # a wrong name raises here, not at the first call
         self.score: Score = score
         self.scale = scale
         self.mapping = mapping
@@ -197,10 +197,10 @@ class AdditiveAttention(_RecurrentAttention):
         memory_size: int,
         hidden_size: int | None = None,
         *,
-        mapping: Mapping = "fusedmax",
+        mapping: MappingLike = "fusedmax",
     ) -> None:
         super().__init__()
-        as_function(mapping)
+        resolve(mapping)  # a wrong name raises here, not at the first call
         self.mapping = mapping
         self.additive = _AdditiveScore(
             query_size, memory_size, query_size if hidden_size is None else hidden_size
@@ -264,5 +264,5 @@ def _check_memory(memory: Tensor, mask: Tensor | None, values: Tensor | None) ->
         )
 
 
-def _shown(mapping: Mapping) -> str:
+def _shown(mapping: MappingLike) -> str:
     return "" if isinstance(mapping, nn.Module) else f", mapping={mapping!r}"
