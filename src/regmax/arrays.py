@@ -1,14 +1,46 @@
-"""Which framework an array belongs to, and the few operations that NumPy and PyTorch name differently.
+"""What an array is, which framework it belongs to, and the few operations that NumPy and PyTorch name differently.
 
 torch is never imported here: an array of a framework can only exist once the framework was imported.
 """
 
 import sys
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 _NUMPY = (np.ndarray, np.generic)
+
+A = TypeVar("A")
+_Own = TypeVar("_Own", covariant=True)
+
+
+class AnyArray(Protocol):
+    """An array of any framework and any type, as far as a type checker must know it: no framework is imported."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The size of each dimension."""
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+
+    @property
+    def dtype(self) -> Any:
+        """The type of its entries."""
+
+
+class Array(AnyArray, Protocol[_Own]):
+    """An array of scores or weights; `Array[A]` is one whose framework computes arrays of the type A.
+
+    A parameter of torch computes tensors: -x tells what a function of x returns.
+    """
+
+    def __neg__(self) -> _Own:
+        """-x."""
+
+
+Strength = float | AnyArray
 
 
 def framework(x: Any) -> str | None:

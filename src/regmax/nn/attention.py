@@ -1,11 +1,12 @@
 """Multi-head attention with any mapping, under torch's constructor, arguments and state dict."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from regmax.arrays import A, AnyArray, Array
 from regmax.nn.masks import merge
 from regmax.resolver import MappingLike, resolve
 from regmax.sparse_attention import attention
@@ -85,6 +86,20 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         # In inference `nn.TransformerEncoderLayer` reads the weights of its attention and computes softmax itself,
         # without a call of `forward`. It does not do so where it believes the projections to be separate.
         self._qkv_same_embed_dim = False
+
+    if TYPE_CHECKING:  # torch's own takes and returns anything
+
+        def __call__(
+            self,
+            query: Array[A],
+            key: Array[A],
+            value: Array[A],
+            key_padding_mask: AnyArray | None = None,
+            need_weights: bool = True,
+            attn_mask: AnyArray | None = None,
+            average_attn_weights: bool = True,
+            is_causal: bool = False,
+        ) -> tuple[A, A | None]: ...
 
     def forward(
         self,

@@ -1,10 +1,11 @@
 """Module twins of the mappings."""
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from regmax.arrays import A, AnyArray, Array, Strength
 from regmax.functional import regularized_argmax
 from regmax.mappings import GAMMA, named
 from regmax.nn.strengths import Strengths
@@ -18,6 +19,10 @@ class _Mapping(torch.nn.Module, MappingModule):
     """A mapping along `dim`, with its strengths."""
 
     name: ClassVar[str]  # in the registry
+
+    if TYPE_CHECKING:  # torch's own takes and returns anything
+
+        def __call__(self, scores: Array[A], mask: AnyArray | None = None) -> A: ...
 
     def __init__(self, dim: int, learnable: Learnable, **strengths: Any) -> None:
         super().__init__()
@@ -61,7 +66,7 @@ class Softmax(_Mapping):
 
     name = "softmax"
 
-    def __init__(self, dim: int = -1, *, gamma: Any = 1.0, learnable: Learnable = False) -> None:
+    def __init__(self, dim: int = -1, *, gamma: Strength = 1.0, learnable: Learnable = False) -> None:
         super().__init__(dim, learnable, gamma=gamma)
 
 
@@ -76,7 +81,7 @@ class Sparsemax(_Mapping):
 
     name = "sparsemax"
 
-    def __init__(self, dim: int = -1, *, gamma: Any = 1.0, learnable: Learnable = False) -> None:
+    def __init__(self, dim: int = -1, *, gamma: Strength = 1.0, learnable: Learnable = False) -> None:
         super().__init__(dim, learnable, gamma=gamma)
 
 
@@ -99,7 +104,7 @@ class Fusedmax(_Mapping):
     name = "fusedmax"
 
     def __init__(
-        self, dim: int = -1, *, lam: Any = 0.1, gamma: Any = 1.0, learnable: Learnable = False
+        self, dim: int = -1, *, lam: Strength = 0.1, gamma: Strength = 1.0, learnable: Learnable = False
     ) -> None:
         super().__init__(dim, learnable, lam=lam, gamma=gamma)
 
@@ -116,7 +121,7 @@ class Oscarmax(_Mapping):
     name = "oscarmax"
 
     def __init__(
-        self, dim: int = -1, *, lam: Any = 0.01, gamma: Any = 1.0, learnable: Learnable = False
+        self, dim: int = -1, *, lam: Strength = 0.01, gamma: Strength = 1.0, learnable: Learnable = False
     ) -> None:
         super().__init__(dim, learnable, lam=lam, gamma=gamma)
 
@@ -133,7 +138,7 @@ class Sqpnormmax(_Mapping):
     name = "sqpnormmax"
 
     def __init__(
-        self, dim: int = -1, *, p: Any = 1.5, gamma: Any = 1.0, learnable: Learnable = False
+        self, dim: int = -1, *, p: Strength = 1.5, gamma: Strength = 1.0, learnable: Learnable = False
     ) -> None:
         super().__init__(dim, learnable, p=p, gamma=gamma)
 
@@ -148,7 +153,7 @@ class RegularizedArgmax(_Mapping):
     """
 
     def __init__(
-        self, omega: Regularizer, dim: int = -1, *, gamma: Any = 1.0, learnable: Learnable = False
+        self, omega: Regularizer, dim: int = -1, *, gamma: Strength = 1.0, learnable: Learnable = False
     ) -> None:
         super().__init__(dim, learnable, gamma=gamma)
         self.omega = omega

@@ -5,11 +5,12 @@ One decoder state (batch, width), or the states of several steps (batch, steps, 
 step then only scores and weighs. Feeding the result back to the decoder is the model's business.
 """
 
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from regmax.arrays import A, AnyArray, Array
 from regmax.resolver import MappingLike, resolve
 
 Score = Literal["dot", "general", "concat"]
@@ -41,6 +42,12 @@ class _RecurrentAttention(nn.Module):
     """Scores of prepared keys, weights, weighted sums: the part that Luong's and Bahdanau's attention share."""
 
     mapping: MappingLike
+
+    if TYPE_CHECKING:  # torch's own takes and returns anything
+
+        def __call__(
+            self, query: Array[A], memory: AnyArray | PreparedMemory, mask: AnyArray | None = None
+        ) -> tuple[A, A]: ...
 
     def prepare(
         self, memory: Tensor, mask: Tensor | None = None, *, values: Tensor | None = None

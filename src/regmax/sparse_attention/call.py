@@ -1,33 +1,90 @@
 """`regmax.attention`: checks its arguments and chooses the way to compute."""
 
-from typing import Literal
+from typing import Any, Literal, overload
 
-from torch import Tensor
-
+from regmax.arrays import A, AnyArray, Array
 from regmax.resolver import MappingLike, resolve
 from regmax.sparse_attention.dense import dense_attention, softmax_attention
 from regmax.sparse_attention.fused import sparse_attention, suits
 from regmax.sparse_attention.inputs import CALL, check_inputs, check_options
 from regmax.sparse_attention.weights import SparseWeights
 
-Attended = Tensor | tuple[Tensor, Tensor] | tuple[Tensor, SparseWeights]
 
-
+@overload
 def attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    q: Array[A],
+    k: Array[A],
+    v: Array[A],
     *,
     mapping: MappingLike = "fusedmax",
-    mask: Tensor | None = None,
-    bias: Tensor | None = None,
+    mask: AnyArray | None = None,
+    bias: AnyArray | None = None,
+    is_causal: bool = False,
+    dropout_p: float = 0.0,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_weights: Literal[False] = False,
+) -> A: ...
+@overload
+def attention(
+    q: Array[A],
+    k: Array[A],
+    v: Array[A],
+    *,
+    mapping: MappingLike = "fusedmax",
+    mask: AnyArray | None = None,
+    bias: AnyArray | None = None,
+    is_causal: bool = False,
+    dropout_p: float = 0.0,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_weights: Literal[True],
+) -> tuple[A, A]: ...
+@overload
+def attention(
+    q: Array[A],
+    k: Array[A],
+    v: Array[A],
+    *,
+    mapping: MappingLike = "fusedmax",
+    mask: AnyArray | None = None,
+    bias: AnyArray | None = None,
+    is_causal: bool = False,
+    dropout_p: float = 0.0,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_weights: Literal["sparse"],
+) -> tuple[A, SparseWeights]: ...
+@overload
+def attention(
+    q: Array[A],
+    k: Array[A],
+    v: Array[A],
+    *,
+    mapping: MappingLike = "fusedmax",
+    mask: AnyArray | None = None,
+    bias: AnyArray | None = None,
+    is_causal: bool = False,
+    dropout_p: float = 0.0,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_weights: bool | Literal["sparse"],
+) -> A | tuple[A, A] | tuple[A, SparseWeights]: ...
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    mapping: MappingLike = "fusedmax",
+    mask: Any | None = None,
+    bias: Any | None = None,
     is_causal: bool = False,
     dropout_p: float = 0.0,
     scale: float | None = None,
     enable_gqa: bool = False,
     return_weights: bool | Literal["sparse"] = False,
     **unknown: object,
-) -> Attended:
+) -> Any:
     """Attention whose weights are sparse: Pi(scale q k^T + bias) v, with torch's `scaled_dot_product_attention` shapes.
 
     On the CPU, sparsemax, fusedmax, oscarmax and sqpnormmax never hold the weights densely: time and memory of the
