@@ -197,6 +197,8 @@ def _fields(changes: Mapping[str, Any]) -> Mapping[str, Any]:
     except ValueError as error:
         raise ExperimentError(str(error)) from None
     for name in strengths:
+        if not hasattr(Config, name):
+            raise ExperimentError(f"`{name}` is no field of a run, which keeps {row.name} at its default.")
         if name in changes:
             raise ExperimentError(
                 f"`{name}` must be given once. Got it in `mapping` and as an option of its own."

@@ -21,9 +21,12 @@ class Kernel(NamedTuple):
 
     groups: Literal["none", "segments", "clusters"]  # none, adjacent equal values, equal values anywhere
     constant_jacobian: bool  # around almost every point
+    core: bool = (
+        True  # False: not in the C++ core, so on the CPU too the reference and tensor operations compute it
+    )
 
 
-# The order is the C interface's enumeration (csrc/regmax.h), with softmax, which needs no core, at the end.
+# The order is the C interface's enumeration (csrc/regmax.h); kernels that are not in the core come last.
 KERNELS = {
     "sparsemax": Kernel("none", constant_jacobian=True),
     "fusedmax": Kernel("segments", constant_jacobian=True),
@@ -31,5 +34,5 @@ KERNELS = {
     "sqpnormmax": Kernel("none", constant_jacobian=False),
     "prox_tv1d": Kernel("segments", constant_jacobian=True),
     "prox_oscar": Kernel("clusters", constant_jacobian=True),
-    "softmax": Kernel("none", constant_jacobian=False),
+    "softmax": Kernel("none", constant_jacobian=False, core=False),
 }

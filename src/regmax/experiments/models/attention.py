@@ -10,7 +10,8 @@ from regmax.nn.mappings import module
 
 def mapping(config: Config) -> nn.Module:
     """The module of the configured mapping."""
-    return module(config.mapping, **{name: getattr(config, name) for name in named(config.mapping).strengths})
+    strengths = named(config.mapping).strengths
+    return module(config.mapping, **{name: getattr(config, name, given) for name, given in strengths.items()})
 
 
 def mask_of(lengths: Tensor, longest: int) -> Tensor | None:

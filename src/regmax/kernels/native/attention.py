@@ -49,7 +49,7 @@ def forward(
         torch.empty(q.shape[:-1].numel() + 1, dtype=torch.int64),
         torch.empty(size, dtype=torch.int32),
         torch.empty(size, dtype=q.dtype),
-        torch.empty(size if problem.kernel == "fusedmax" else 0, dtype=torch.uint8),
+        torch.empty(size if problem.kernel in CHAINED else 0, dtype=torch.uint8),
     )
     core.attention_take(held, *_addresses(weights))
     return out, weights
