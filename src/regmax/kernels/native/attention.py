@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from regmax.kernels.native.library import core
-from regmax.kernels.native.rows import CODES
+from regmax.kernels.native.rows import CHAINED, CODES
 
 # A mask or a bias that is not expanded over the heads: the slices (slices, rows, keys), rows being 1 or the number of
 # queries, and the slice that each head reads (heads,), int64.
