@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from regmax.cli.errors import CommandError
+from regmax.mappings import MAPPINGS
 
 if TYPE_CHECKING:
     from regmax.bench.report import Bars, Report
@@ -18,7 +19,7 @@ Item = TypeVar("Item")
 Attention = Callable[..., list[dict[str, Any]]]
 
 PARTS = ("ratios", "growth", "attention")
-MAPPINGS = ("sparsemax", "sqpnormmax", "fusedmax", "oscarmax")
+TIMED = tuple(name for name, row in MAPPINGS.items() if row.sparse)  # softmax is what they are compared with
 SCORES = ("normal", "peaked", "attention", "flat", "padding", "causal")
 
 
@@ -106,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="under a minute: fewer cases, fewer turns")
     parser.add_argument("--out", type=Path, default=Path("regmax-bench"), metavar="FOLDER", help=where)
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], metavar="N", help="how many (1 2)")
-    for option, choices in (("--mappings", MAPPINGS), ("--scores", SCORES), ("--parts", PARTS)):
+    for option, choices in (("--mappings", TIMED), ("--scores", SCORES), ("--parts", PARTS)):
         which = f"some of {', '.join(choices)} (all)"
         parser.add_argument(
             option, nargs="+", choices=choices, default=list(choices), metavar="NAME", help=which

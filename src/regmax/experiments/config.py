@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from regmax.experiments.errors import ExperimentError
-from regmax.names import MAPPINGS
+from regmax.mappings import MAPPINGS, named, parse
 
 Files = tuple[str, ...]
 
 # Section 3 of the paper: gamma = 1, lam = .1 for fusedmax, p = 1.5; oscarmax counts every pair of
 # words, so that its lam is smaller.
-LAM = {"fusedmax": 0.1, "oscarmax": 0.01}
+LAM = {name: row.default for name, row in MAPPINGS.items() if row.strength == "lam"}
 # Where annealing starts. At uniform weights the Jacobian of a sparse mapping is d times that of softmax: attention
 # collapses onto a wrong word before the encoder has learned anything, and gets no gradient back.
 DENSE_GAMMA = 4.0
@@ -62,8 +62,10 @@ class Config:
     tensorboard: bool = True
 
     def __post_init__(self) -> None:
-        if self.mapping not in MAPPINGS:
-            raise ExperimentError(f"`mapping` must be one of {', '.join(MAPPINGS)}. Got {self.mapping!r}.")
+        try:
+            named(self.mapping)
+        except ValueError as error:
+            raise ExperimentError(str(error)) from None
         for name in ("epochs", "batch", "generated", "gamma", "rate", "clip", "save_every"):
             if not getattr(self, name) > 0:
                 raise ExperimentError(f"`{name}` must be positive. Got {getattr(self, name)}.")
@@ -176,6 +178,7 @@ def make(task: str, preset: str, changes: Mapping[str, Any]) -> Config:
         >>> make("translation", "small", {"mapping": "fusedmax"}).lam
         0.1
     """
+    changes = _fields(changes)
     config = dataclasses.replace(PRESETS[task, preset], **changes)
     filled: dict[str, Any] = {}
     if config.lam < 0:
@@ -183,6 +186,24 @@ def make(task: str, preset: str, changes: Mapping[str, Any]) -> Config:
     if config.mapping == "softmax" and "anneal_from" not in changes:
         filled["anneal_from"] = 0.0  # softmax needs no help
     return dataclasses.replace(config, **filled)
+
+
+def _fields(changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The changes with a mapping `fusedmax,lam=0.2` as the fields `mapping` and `lam`."""
+    if "," not in changes.get("mapping", ""):
+        return changes
+    try:
+        row, strengths = parse(changes["mapping"])
+    except ValueError as error:
+        raise ExperimentError(str(error)) from None
+    for name in strengths:
+        if not hasattr(Config, name):
+            raise ExperimentError(f"`{name}` is no field of a run, which keeps {row.name} at its default.")
+        if name in changes:
+            raise ExperimentError(
+                f"`{name}` must be given once. Got it in `mapping` and as an option of its own."
+            )
+    return {**changes, "mapping": row.name, **strengths}
 
 
 def dumps(config: Config) -> str:

@@ -15,7 +15,7 @@ from regmax.frontends.checks import (
     parameter_shape,
 )
 from regmax.kernels import native, reference
-from regmax.regularizers import KernelRegularizer, Oscar, OscarComposition, Regularizer
+from regmax.regularizers import KernelRegularizer, Regularizer
 from regmax.regularizers.base import Bounds
 
 
@@ -98,15 +98,16 @@ def argmax(omega: Regularizer, x: NDArray[Any], dim: int, gamma: Any, mask: Any)
     """Pi_Omega(x) along `dim`."""
     if not isinstance(omega, KernelRegularizer):
         return _by_torch("argmax", omega, x, dim, gamma, mask)
-    rows = prepare(f"{omega.kernel}(...)", x, dim, gamma, mask, omega.theta, omega.bounds)
+    rows = prepare(omega.call, x, dim, gamma, mask, omega.theta, omega.bounds)
     return rows.restore(_argmax_rows(omega, rows))
 
 
 def _argmax_rows(omega: KernelRegularizer, rows: Rows) -> NDArray[Any]:
-    if isinstance(omega, OscarComposition):
-        z = _kernels("prox_oscar").argmax("prox_oscar", rows.x, rows.keep, rows.theta, gamma=rows.gamma)
-        return _kernels("sparsemax").argmax("sparsemax", z, kept(rows), None)
-    return _kernels(omega.kernel).argmax(omega.kernel, rows.x, rows.keep, rows.theta, gamma=rows.gamma)
+    first, *later = omega.steps or (omega.kernel,)
+    y = _kernels(first).argmax(first, rows.x, rows.keep, rows.theta, gamma=rows.gamma)
+    for kernel in later:
+        y = _kernels(kernel).argmax(kernel, y, kept(rows), None)
+    return y
 
 
 def kept(rows: Rows) -> NDArray[np.bool_]:
@@ -119,7 +120,7 @@ def maximum(omega: Regularizer, x: NDArray[Any], dim: int, gamma: Any, mask: Any
     """max_Omega(x) along `dim`; -inf where nothing is kept."""
     if not isinstance(omega, KernelRegularizer):
         return _by_torch("maximum", omega, x, dim, gamma, mask)
-    exact = Oscar(omega.theta) if isinstance(omega, OscarComposition) else omega
+    exact = omega.exact
     rows = prepare("regularized_max(...)", x, dim, gamma, mask, exact.theta, exact.bounds)
     value, top = _objective(exact, rows, _argmax_rows(exact, rows))
     return rows.restore_values(top + rows.gamma * value)
@@ -129,7 +130,7 @@ def duality_gap(omega: Regularizer, x: NDArray[Any], y: NDArray[Any], dim: int, 
     """max_Omega(x) + gamma Omega(y) - <x, y>, computed as the difference of two objectives around the row's maximum."""
     if not isinstance(omega, KernelRegularizer):
         return _by_torch("duality_gap", omega, x, y, dim, gamma, mask)
-    exact = Oscar(omega.theta) if isinstance(omega, OscarComposition) else omega
+    exact = omega.exact
     rows = prepare("duality_gap(...)", x, dim, gamma, mask, exact.theta, exact.bounds)
     y = prepare("duality_gap(...): y", y, dim, 1.0, None).x.astype(rows.x.dtype, copy=False)
     best, _ = _objective(exact, rows, _argmax_rows(exact, rows))

@@ -1,13 +1,14 @@
 """Multi-head attention with any mapping, under torch's constructor, arguments and state dict."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from regmax.arrays import A, AnyArray, Array
 from regmax.nn.masks import merge
-from regmax.nn.weighting import Mapping, as_weighting
+from regmax.resolver import MappingLike, resolve
 from regmax.sparse_attention import attention
 
 
@@ -30,8 +31,8 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         batch_first: whether sequences are (batch, length, width) and not (length, batch, width).
         device: where the parameters are.
         dtype: the parameters' type.
-        mapping: a name, a regularizer, a callable `f(scores, dim, mask=...)` or a module of `regmax.nn`, whose
-            learnable strengths then become parameters of this one.
+        mapping: a name (`"fusedmax,lam=0.2"`), a regularizer, a callable `f(scores, dim, mask=...)` or a module of
+            `regmax.nn`, whose learnable strengths then become parameters of this one.
 
     Example:
         >>> import torch, regmax
@@ -61,7 +62,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         device: Any = None,
         dtype: torch.dtype | None = None,
         *,
-        mapping: Mapping = "fusedmax",
+        mapping: MappingLike = "fusedmax",
     ) -> None:
         super().__init__(
             embed_dim,
@@ -76,7 +77,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             device,
             dtype,
         )
-        as_weighting(mapping)  # a wrong name raises here, not at the first call
+        resolve(mapping)  # a wrong name raises here, not at the first call
         self.mapping = mapping
 
     def _reset_parameters(self) -> None:
@@ -85,6 +86,20 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         # In inference `nn.TransformerEncoderLayer` reads the weights of its attention and computes softmax itself,
         # without a call of `forward`. It does not do so where it believes the projections to be separate.
         self._qkv_same_embed_dim = False
+
+    if TYPE_CHECKING:  # torch's own takes and returns anything
+
+        def __call__(
+            self,
+            query: Array[A],
+            key: Array[A],
+            value: Array[A],
+            key_padding_mask: AnyArray | None = None,
+            need_weights: bool = True,
+            attn_mask: AnyArray | None = None,
+            average_attn_weights: bool = True,
+            is_causal: bool = False,
+        ) -> tuple[A, A | None]: ...
 
     def forward(
         self,
@@ -127,7 +142,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             q,
             k,
             v,
-            mapping=as_weighting(self.mapping),
+            mapping=resolve(self.mapping),
             mask=masks.keep,
             bias=masks.bias,
             is_causal=masks.is_causal,

@@ -1,22 +1,28 @@
 """Module twins of the mappings."""
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
-import regmax.functional as verbs
+from regmax.arrays import A, AnyArray, Array, Strength
+from regmax.functional import regularized_argmax
+from regmax.mappings import GAMMA, named
 from regmax.nn.strengths import Strengths
 from regmax.regularizers import Regularizer
+from regmax.resolver import MappingModule, Resolved, function_of
 
 Learnable = bool | str | tuple[str, ...]
 
 
-class _Mapping(torch.nn.Module):
+class _Mapping(torch.nn.Module, MappingModule):
     """A mapping along `dim`, with its strengths."""
 
-    verb: ClassVar[Callable[..., Any]]
+    name: ClassVar[str]  # in the registry
+
+    if TYPE_CHECKING:  # torch's own takes and returns anything
+
+        def __call__(self, scores: Array[A], mask: AnyArray | None = None) -> A: ...
 
     def __init__(self, dim: int, learnable: Learnable, **strengths: Any) -> None:
         super().__init__()
@@ -25,7 +31,19 @@ class _Mapping(torch.nn.Module):
 
     def forward(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         """Weights along `dim`; `mask` is True where a score takes part."""
-        return type(self).verb(scores, self.dim, mask=mask, **self.strengths.current())
+        return function_of(self.name)(scores, self.dim, mask=mask, **self.strengths.current())
+
+    def resolved(self) -> Resolved:
+        """The regularizer and gamma as they are now, for attention, which maps along the keys."""
+        if self.dim != -1:
+            raise ValueError(
+                f"The mapping of an attention module must act along the keys, dim=-1. Got dim={self.dim}."
+            )
+        strengths = self.strengths.current()
+        return Resolved(self._regularizer(strengths), strengths[GAMMA])
+
+    def _regularizer(self, strengths: dict[str, Any]) -> Regularizer:
+        return named(self.name).made(strengths)
 
     def extra_repr(self) -> str:
         """`dim`; the strengths show themselves."""
@@ -46,9 +64,9 @@ class Softmax(_Mapping):
         tensor([0.5000, 0.5000])
     """
 
-    verb = staticmethod(verbs.softmax)
+    name = "softmax"
 
-    def __init__(self, dim: int = -1, *, gamma: Any = 1.0, learnable: Learnable = False) -> None:
+    def __init__(self, dim: int = -1, *, gamma: Strength = 1.0, learnable: Learnable = False) -> None:
         super().__init__(dim, learnable, gamma=gamma)
 
 
@@ -61,9 +79,9 @@ class Sparsemax(_Mapping):
         tensor([0.7500, 0.2500, 0.0000])
     """
 
-    verb = staticmethod(verbs.sparsemax)
+    name = "sparsemax"
 
-    def __init__(self, dim: int = -1, *, gamma: Any = 1.0, learnable: Learnable = False) -> None:
+    def __init__(self, dim: int = -1, *, gamma: Strength = 1.0, learnable: Learnable = False) -> None:
         super().__init__(dim, learnable, gamma=gamma)
 
 
@@ -83,10 +101,10 @@ class Fusedmax(_Mapping):
         torch.Size([2, 8, 5, 7])
     """
 
-    verb = staticmethod(verbs.fusedmax)
+    name = "fusedmax"
 
     def __init__(
-        self, dim: int = -1, *, lam: Any = 0.1, gamma: Any = 1.0, learnable: Learnable = False
+        self, dim: int = -1, *, lam: Strength = 0.1, gamma: Strength = 1.0, learnable: Learnable = False
     ) -> None:
         super().__init__(dim, learnable, lam=lam, gamma=gamma)
 
@@ -100,10 +118,10 @@ class Oscarmax(_Mapping):
         tensor([0.5000, 0.0000, 0.5000])
     """
 
-    verb = staticmethod(verbs.oscarmax)
+    name = "oscarmax"
 
     def __init__(
-        self, dim: int = -1, *, lam: Any = 0.01, gamma: Any = 1.0, learnable: Learnable = False
+        self, dim: int = -1, *, lam: Strength = 0.01, gamma: Strength = 1.0, learnable: Learnable = False
     ) -> None:
         super().__init__(dim, learnable, lam=lam, gamma=gamma)
 
@@ -117,10 +135,10 @@ class Sqpnormmax(_Mapping):
         tensor([0.7500, 0.2500, 0.0000])
     """
 
-    verb = staticmethod(verbs.sqpnormmax)
+    name = "sqpnormmax"
 
     def __init__(
-        self, dim: int = -1, *, p: Any = 1.5, gamma: Any = 1.0, learnable: Learnable = False
+        self, dim: int = -1, *, p: Strength = 1.5, gamma: Strength = 1.0, learnable: Learnable = False
     ) -> None:
         super().__init__(dim, learnable, p=p, gamma=gamma)
 
@@ -135,12 +153,32 @@ class RegularizedArgmax(_Mapping):
     """
 
     def __init__(
-        self, omega: Regularizer, dim: int = -1, *, gamma: Any = 1.0, learnable: Learnable = False
+        self, omega: Regularizer, dim: int = -1, *, gamma: Strength = 1.0, learnable: Learnable = False
     ) -> None:
         super().__init__(dim, learnable, gamma=gamma)
         self.omega = omega
 
     def forward(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         """Weights along `dim`; `mask` is True where a score takes part."""
-        strengths = self.strengths.current()
-        return verbs.regularized_argmax(self.omega, scores, self.dim, mask=mask, **strengths)
+        return regularized_argmax(self.omega, scores, self.dim, mask=mask, **self.strengths.current())
+
+    def _regularizer(self, strengths: dict[str, Any]) -> Regularizer:
+        return self.omega
+
+
+def module(name: str, **strengths: Any) -> _Mapping:
+    """The module of a mapping's name; for one without its own class, that of its regularizer.
+
+    Example:
+        >>> module("fusedmax", lam=0.2)
+        Fusedmax(
+          dim=-1
+          (strengths): Strengths(lam=0.2, gamma=1)
+        )
+    """
+    row = named(name)
+    row.check({key: value for key, value in strengths.items() if not isinstance(value, Tensor)})
+    own: type[_Mapping] | None = globals().get(name.capitalize())
+    if own is not None:
+        return own(**strengths)
+    return RegularizedArgmax(row.made(strengths), gamma=strengths.get(GAMMA, 1.0))

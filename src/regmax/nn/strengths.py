@@ -1,17 +1,21 @@
 """Strengths that can be learned: an unconstrained parameter behind each, so that no step leaves the bounds.
 
-gamma and lam are softplus(raw), p is 1 + sigmoid(raw); each keeps a little away from the bound that is not allowed.
+A strength without upper bound, gamma and lam, is softplus(raw), one in an interval, p, a multiple of sigmoid(raw). Each
+keeps a little away from the lower bound, which is not allowed or where nothing is learned.
 """
 
 from collections.abc import Callable
+from math import inf
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-_LEAST = 1e-6  # gamma and lam
-_LEAST_P = 1e-3  # p - 1: under it powers 1 / (p - 1) leave float32
+from regmax.mappings import MAPPINGS
+
+_LEAST = 1e-6  # above the lower bound of gamma and lam
+_LEAST_INSIDE = 1e-3  # above that of an interval: under p - 1 = 1e-3 powers 1 / (p - 1) leave float32
 
 
 class _Link(NamedTuple):
@@ -26,25 +30,36 @@ def _softplus_inverse(strength: Tensor) -> Tensor:
     return strength + torch.log(-torch.expm1(-strength))
 
 
-_POSITIVE = _Link(
-    lambda raw: functional.softplus(raw) + _LEAST,
-    lambda strength: _softplus_inverse(strength - _LEAST),
-    f"above {_LEAST:g}",
-)
+def _half_line(above: float) -> _Link:
+    least = above + _LEAST
+    return _Link(
+        lambda raw: functional.softplus(raw) + least,
+        lambda strength: _softplus_inverse(strength - least),
+        f"above {least:g}",
+    )
 
 
-def _norm_inverse(p: Tensor) -> Tensor:
-    share = (p - 1 - _LEAST_P) / (1 - _LEAST_P)
-    # p = 2 may be told, but a finite raw only comes close; beyond it there is none.
-    return torch.logit(torch.where(p <= 2, share.clamp(max=1 - 1e-6), torch.nan))
+def _interval(above: float, up_to: float) -> _Link:
+    least = above + _LEAST_INSIDE
+    width = up_to - least
+
+    def inverse(strength: Tensor) -> Tensor:
+        share = (strength - least) / width
+        # The upper bound may be given, but a finite raw only comes close; beyond it there is none.
+        return torch.logit(torch.where(strength <= up_to, share.clamp(max=1 - 1e-6), torch.nan))
+
+    return _Link(
+        lambda raw: least + width * torch.sigmoid(raw), inverse, f"above {least:g} and at most {up_to:g}"
+    )
 
 
-_NORM = _Link(
-    lambda raw: 1 + _LEAST_P + (1 - _LEAST_P) * torch.sigmoid(raw),
-    _norm_inverse,
-    f"above {1 + _LEAST_P:g} and at most 2",
-)
-_LINKS = {"gamma": _POSITIVE, "lam": _POSITIVE, "p": _NORM}
+def _link(name: str) -> _Link:
+    """How a strength is learned, by the bounds that the registry has for it."""
+    owners = (row.regularizer.bounds for row in MAPPINGS.values() if row.strength == name)
+    bounds = next(owners, None)
+    if bounds is None:  # gamma
+        return _half_line(0.0)
+    return _half_line(bounds.above) if bounds.up_to == inf else _interval(bounds.above, bounds.up_to)
 
 
 class Strengths(torch.nn.Module):
@@ -75,7 +90,7 @@ class Strengths(torch.nn.Module):
     def __getitem__(self, name: str) -> Any:
         raw = getattr(self, f"raw_{name}", None)
         if raw is not None:
-            return _LINKS[name].forward(raw)
+            return _link(name).forward(raw)
         return self.fixed[name] if name in self.fixed else getattr(self, f"fixed_{name}")
 
     def extra_repr(self) -> str:
@@ -84,7 +99,7 @@ class Strengths(torch.nn.Module):
 
 
 def _raw(name: str, value: Any) -> torch.nn.Parameter:
-    link = _LINKS[name]
+    link = _link(name)
     raw = link.inverse(torch.as_tensor(value, dtype=torch.get_default_dtype()))
     if not bool(raw.isfinite().all()):
         raise ValueError(f"A learnable `{name}` must start {link.bounds}. Got {value}.")

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from regmax.mappings import MAPPINGS
 from regmax.plots.examples import Example, Examples, FormatError, View, parse_examples
-from regmax.plots.settings import PARAMETERS, Setting
+from regmax.plots.settings import Setting
 
 
 @dataclass(frozen=True)
@@ -93,10 +94,10 @@ def _start(views: Sequence[View]) -> tuple[Setting, Setting]:
 
 def _setting(config: Any, folder: Path) -> Setting:
     try:
-        strengths = tuple((name, float(config[name])) for name in PARAMETERS[config["mapping"]])
+        row = MAPPINGS[config["mapping"]]
+        return Setting(row.name, tuple((name, float(config[name])) for name in row.strengths))
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"{folder / 'config.json'} is not the configuration of a run: {error!r}.") from None
-    return Setting(config["mapping"], strengths)
 
 
 def _examples(folder: Path) -> tuple[Example, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 from regmax.experiments.errors import ExperimentError
 from regmax.experiments.tables.views import VIEWS, Row
 from regmax.experiments.training import runs
-from regmax.names import MAPPINGS
+from regmax.mappings import MAPPINGS
 
 # In these columns more is better, and the best is marked; in the others no value is better.
 _BETTER = ("BLEU", "accuracy", "ROUGE", "f1", "precision", "recall", "mass")

@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from textwrap import wrap
 
 from regmax.experiments.tables.collect import Cell, Table
+from regmax.mappings import MAPPINGS
 
 _MISSING = "—"
 _NARROWEST = 11  # letters
-# The paper's spelling of the names.
-_PRINTED = {"sqpnormmax": "sq-pnorm-max"}
 
 
 def terminal(tables: Sequence[Table]) -> str:
@@ -50,7 +49,7 @@ FORMATS: dict[str, Callable[[Sequence[Table]], str]] = {
 
 
 def _terminal(table: Table) -> str:
-    body = [[_PRINTED.get(name, name), *(_starred(cell) for cell in cells)] for name, cells in table.rows]
+    body = [[_title(name), *(_starred(cell) for cell in cells)] for name, cells in table.rows]
     widths = [max(map(len, column)) for column in zip(*body, strict=True)]
     # A long name is split over several lines to keep the column narrow.
     widths = [max(width, _NARROWEST) for width in widths]
@@ -66,10 +65,7 @@ def _terminal(table: Table) -> str:
 
 def _markdown(table: Table) -> str:
     rule = "|---|" + "---:|" * len(table.columns)
-    body = [
-        f"| {_PRINTED.get(name, name)} | {' | '.join(_bold(c, '**') for c in cells)} |"
-        for name, cells in table.rows
-    ]
+    body = [f"| {_title(name)} | {' | '.join(_bold(c, '**') for c in cells)} |" for name, cells in table.rows]
     return "\n".join([f"**{table.title}**", "", f"| {' | '.join(_head(table))} |", rule, *body]) + "\n"
 
 
@@ -82,8 +78,13 @@ def _latex(table: Table) -> str:
         r"\midrule",
     ]
     for name, cells in table.rows:
-        lines.append(" & ".join([_PRINTED.get(name, name), *(_latex_cell(cell) for cell in cells)]) + r" \\")
+        lines.append(" & ".join([_title(name), *(_latex_cell(cell) for cell in cells)]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def _title(name: str) -> str:
+    """A mapping's name as the paper writes it."""
+    return MAPPINGS[name].title if name in MAPPINGS else name
 
 
 def _head(table: Table) -> list[str]:

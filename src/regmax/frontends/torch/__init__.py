@@ -12,7 +12,7 @@ from regmax.frontends.torch import autograd, ops, owl, smooth, threads
 from regmax.frontends.torch.modes import is_plain
 from regmax.frontends.torch.rows import Rows, prepare
 from regmax.kernels import native
-from regmax.regularizers import KernelRegularizer, Oscar, OscarComposition, Regularizer
+from regmax.regularizers import KernelRegularizer, Regularizer
 from regmax.regularizers.base import Bounds
 
 _FLOATS = (torch.float32, torch.float64)
@@ -56,7 +56,7 @@ def argmax(omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any) -> Te
     if not isinstance(omega, KernelRegularizer):
         rows = prepare("regularized_argmax(...)", x, dim, gamma, mask)
         return rows.restore(_smooth(omega, rows))
-    rows = prepare(f"{omega.kernel}(...)", x, dim, gamma, mask, omega.theta, omega.bounds)
+    rows = prepare(omega.call, x, dim, gamma, mask, omega.theta, omega.bounds)
     return rows.restore(_argmax_rows(omega, rows))
 
 
@@ -74,15 +74,16 @@ def _smooth(omega: Regularizer, rows: Rows) -> Tensor:
 def _argmax_rows(omega: KernelRegularizer, rows: Rows) -> Tensor:
     if omega.kernel == "softmax":
         return _softmax(rows)
-    if isinstance(omega, OscarComposition):
-        z = _apply(rows, "prox_oscar")
-        return autograd.argmax(z, kept(rows), None, "sparsemax")
-    return _apply(rows, omega.kernel)
+    first, *later = omega.steps or (omega.kernel,)
+    y = _apply(rows, first)
+    for kernel in later:
+        y = autograd.argmax(y, kept(rows), None, kernel)
+    return y
 
 
 def _apply(rows: Rows, kernel: str) -> Tensor:
     x, keep, theta, gamma = rows.x, rows.keep, rows.theta, rows.gamma
-    core = autograd.has_core(x)
+    core = autograd.has_kernel(x, kernel)
     if core and is_plain(x) and not isinstance(theta, Tensor) and not isinstance(gamma, Tensor):
         return _plain(x.contiguous(), keep, float(theta or 0.0), float(gamma), kernel)
     x = rows.divided(centred=not kernel.startswith("prox"))
@@ -134,7 +135,7 @@ def _lay_out(
     """The rows, and the exact argmax on them: max_Omega depends on Omega alone, however a mapping approximates."""
     if not isinstance(omega, KernelRegularizer):
         return prepare(call, x, dim, gamma, mask), partial(_smooth, omega)
-    exact = Oscar(omega.theta) if isinstance(omega, OscarComposition) else omega
+    exact = omega.exact
     return prepare(call, x, dim, gamma, mask, exact.theta, exact.bounds), partial(_argmax_rows, exact)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from transformers.masking_utils import sdpa_mask
 from transformers.utils.output_capturing import _active_collector
 
-from regmax.nn.weighting import Mapping, as_weighting
+from regmax.resolver import MappingLike, resolve
 from regmax.sparse_attention import attention
 
 # Options of some models that must not be ignored: Gemma 2's soft cap of the scores, the attention sinks of GPT-OSS, the
@@ -20,7 +20,7 @@ _UNSUPPORTED = ("softcap", "s_aux", "block_indices", "cache")
 class Attend:
     """An attention function for transformers, with a mapping."""
 
-    mapping: Mapping
+    mapping: MappingLike
 
     def __call__(
         self,
@@ -47,7 +47,7 @@ class Attend:
             query.to(value.dtype),  # under autocast, normalised queries and keys (Qwen 3) are float32
             key.to(value.dtype),
             value,
-            mapping=as_weighting(self.mapping),
+            mapping=resolve(self.mapping),
             mask=keep,
             bias=bias,
             is_causal=attention_mask is None and _is_causal(module, is_causal) and query.shape[2] > 1,

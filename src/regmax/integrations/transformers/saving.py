@@ -7,7 +7,6 @@ The choice is written into the model's configuration, `config.json`, as plain da
 """
 
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,8 @@ from transformers import AutoConfig, PreTrainedModel
 
 import regmax.regularizers as regularizers
 from regmax.integrations.transformers.registry import register, registered
-from regmax.names import MAPPINGS
-from regmax.nn.weighting import Mapping, as_weighting
 from regmax.regularizers import KernelRegularizer
-from regmax.sparse_attention.mapping import known
+from regmax.resolver import MappingLike, Resolved, resolve
 
 
 def save_pretrained(model: PreTrainedModel, directory: str | Path, **options: Any) -> None:
@@ -85,10 +82,10 @@ def _choice(model: PreTrainedModel) -> dict[str, str]:
     return {"": model.config._attn_implementation, **choice}
 
 
-def _described(name: str, mapping: Mapping) -> dict[str, Any] | None:
+def _described(name: str, mapping: MappingLike) -> dict[str, Any] | None:
     """A mapping as plain data; None if it is a function, which cannot be saved."""
-    found = known(as_weighting(mapping))
-    if found is None:
+    found = resolve(mapping)
+    if not isinstance(found.omega, KernelRegularizer):
         return None
     described = {"regularizer": type(found.omega).__name__, **asdict(found.omega), "gamma": found.gamma}
     if any(not isinstance(value, str | int | float) for value in described.values()):
@@ -114,8 +111,8 @@ def _restore(name: str, description: dict[str, Any] | None) -> None:
     register(name, _mapping(**description))
 
 
-def _mapping(regularizer: str, gamma: float, **strengths: float) -> Mapping:
+def _mapping(regularizer: str, gamma: float, **strengths: float) -> Resolved:
     found = getattr(regularizers, regularizer, None)
     if not (isinstance(found, type) and issubclass(found, KernelRegularizer)):
         raise ValueError(f"The model was saved with an unknown regularizer. Got {regularizer!r}.")
-    return found(**strengths) if gamma == 1 else partial(MAPPINGS[found.kernel], gamma=gamma, **strengths)
+    return Resolved(found(**strengths), gamma)
