@@ -1,4 +1,5 @@
 // The C interface: checks arguments and chooses the instruction set.
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
@@ -61,10 +62,7 @@ const Core& current_core() {
 }
 
 bool all_given(std::initializer_list<const void*> pointers) {
-  for (const void* pointer : pointers) {
-    if (!pointer) return false;
-  }
-  return true;
+  return std::find(pointers.begin(), pointers.end(), nullptr) == pointers.end();
 }
 
 bool known_type(int32_t dtype) { return dtype == REGMAX_FLOAT32 || dtype == REGMAX_FLOAT64; }
@@ -103,28 +101,18 @@ bool valid(const regmax_attention& call) {
          (!call.bias || (call.bias_slices && (call.bias_rows == 1 || call.bias_rows == call.queries)));
 }
 
+void free_block(regmax_weights_block& block) {
+  std::free(block.columns);
+  std::free(block.values);
+  std::free(block.joined);
+  block = {};
+}
+
 void free_blocks(regmax_weights& weights) {
-  for (int64_t b = 0; weights.blocks && b < weights.count; ++b) {
-    std::free(weights.blocks[b].columns);
-    std::free(weights.blocks[b].values);
-    std::free(weights.blocks[b].joined);
-  }
+  for (int64_t b = 0; weights.blocks && b < weights.count; ++b) free_block(weights.blocks[b]);
   std::free(weights.blocks);
   weights.blocks = nullptr;
   weights.count = 0;
-}
-
-// Copies one block's entries to `size` and the following, and frees them.
-void take_block(regmax_weights_block& block, int64_t size, int64_t item_size, int32_t* columns, void* values,
-                uint8_t* joined) {
-  const auto take = [](auto& from, void* to, int64_t bytes) {
-    if (bytes && from && to) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-    std::free(from);
-    from = nullptr;
-  };
-  take(block.columns, columns + size, block.size * 4);
-  take(block.values, static_cast<char*>(values) + size * item_size, block.size * item_size);
-  take(block.joined, joined ? joined + size : nullptr, block.size);
 }
 
 }  // namespace
@@ -169,12 +157,20 @@ int32_t regmax_attention_take(regmax_weights* weights, int64_t* starts, int32_t*
                               uint8_t* joined) {
   if (!weights->blocks || !starts) return REGMAX_BAD_ARGUMENT;
   if (regmax_attention_size(weights) && !all_given({columns, values})) return REGMAX_BAD_ARGUMENT;
+  const int64_t item = weights->item_size;
   int64_t size = 0, row = 0;
   starts[0] = 0;
   for (int64_t b = 0; b < weights->count; ++b) {
     regmax_weights_block& block = weights->blocks[b];
-    take_block(block, size, weights->item_size, columns, values, joined);
-    for (int64_t r = 0; r < block.rows; ++r) starts[++row] = size += block.counts[r];
+    for (int64_t r = 0; r < block.rows; ++r) {
+      const int64_t from = block.starts[r], count = block.counts[r];
+      std::copy_n(block.columns + from, count, columns + size);
+      std::copy_n(static_cast<char*>(block.values) + item * from, item * count,
+                  static_cast<char*>(values) + item * size);
+      if (joined && block.joined) std::copy_n(block.joined + from, count, joined + size);
+      starts[++row] = size += count;
+    }
+    free_block(block);
   }
   free_blocks(*weights);
   return REGMAX_OK;

@@ -6,6 +6,7 @@
 // lam most scores are in one atom, and in one block.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -58,14 +59,7 @@ class Levels {
  private:
   // The first level whose least number is not above the value.
   int64_t find(T value) const {
-    const T* first = least_;
-    for (int64_t left = count_; left > 0;) {
-      const int64_t half = left / 2;
-      const bool after = first[half] > value;
-      first = after ? first + half + 1 : first;
-      left = after ? left - half - 1 : half;
-    }
-    return first - least_;
+    return std::partition_point(least_, least_ + count_, [=](T least) { return least > value; }) - least_;
   }
 
   T* least_;

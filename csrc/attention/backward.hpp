@@ -42,14 +42,13 @@ struct WeightRow {
 // The weights of a block of queries, stored or recomputed.
 template <class T>
 struct BlockWeights {
-  int64_t start[65];
+  int64_t size, start[64], count[64];
   const int32_t* columns;
   const T* values;
   const uint8_t* joined;
 
   WeightRow<T> row(int64_t r) const {
-    return {columns + start[r], values + start[r], joined ? joined + start[r] : nullptr,
-            start[r + 1] - start[r]};
+    return {columns + start[r], values + start[r], joined ? joined + start[r] : nullptr, count[r]};
   }
 };
 
@@ -132,10 +131,11 @@ class Backward {
 
   bool find_weights(const QueryBlock& block, regmax_weights_block& again, BlockWeights<T>& weights,
                     BackwardScratch<T>& s) {
-    weights.start[0] = 0;
     const int64_t* const starts = call_.starts + block.row(call_);
     if (stored(block) > 0) {
-      for (int64_t r = 0; r < block.rows; ++r) weights.start[r + 1] = starts[r + 1] - starts[0];
+      for (int64_t r = 0; r < block.rows; ++r)
+        weights.start[r] = starts[r] - starts[0], weights.count[r] = starts[r + 1] - starts[r];
+      weights.size = stored(block);
       weights.columns = call_.columns + starts[0];
       weights.values = typed<T>(call_.values) + starts[0];
       weights.joined = call_.joined ? call_.joined + starts[0] : nullptr;
@@ -143,7 +143,9 @@ class Backward {
     }
     again.rows = again.size = 0;
     if (!ForwardBlock<T>(call_, mapping_, keys_, block, s.forward).weigh(again)) return false;
-    for (int64_t r = 0; r < block.rows; ++r) weights.start[r + 1] = weights.start[r] + again.counts[r];
+    for (int64_t r = 0; r < block.rows; ++r)
+      weights.start[r] = again.starts[r], weights.count[r] = again.counts[r];
+    weights.size = again.size;
     weights.columns = again.columns;
     weights.values = typed<T>(again.values);
     weights.joined = again.joined;
@@ -152,7 +154,7 @@ class Backward {
 
   void differentiate_block(const QueryBlock& block, const BlockWeights<T>& weights, int64_t begin,
                            int64_t end, T* k_grad, T* v_grad, BackwardScratch<T>& s) {
-    const bool dense = is_dense(call_, block, weights.start[block.rows]);
+    const bool dense = is_dense(call_, block, weights.size);
     T* const q_grad = begin == 0 ? static_cast<T*>(call_.q_grad) + block.row(call_) * call_.e : nullptr;
     if (!is_constant(block, weights)) {
       differentiate_scores(block, weights, dense, s);

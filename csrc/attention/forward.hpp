@@ -5,6 +5,7 @@
 // query are applied row by row: scores are compacted.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -54,13 +55,9 @@ class PackedKeys {
   // How many of the keys 0, ..., visible - 1 are kept.
   int64_t kept_among(int64_t head, int64_t visible) const {
     if (!shared_mask()) return visible;
-    const int32_t* const index = this->index(head);
-    int64_t low = 0, high = counts_.get()[head];
-    while (low < high) {
-      const int64_t middle = (low + high) / 2;
-      (index[middle] < visible ? low : high) = index[middle] < visible ? middle + 1 : middle;
-    }
-    return low;
+    const int32_t* const kept = index(head);
+    return std::partition_point(kept, kept + counts_.get()[head], [=](int32_t j) { return j < visible; }) -
+           kept;
   }
 
  private:
@@ -152,7 +149,7 @@ class ForwardBlock {
   // Maps the scored rows to compressed rows of weights; false if memory was exhausted.
   template <class Mapping>
   bool map(regmax_weights_block& weights) {
-    CsrRows<T> out(weights, call_.theta, Mapping::joins == Joins::neighbours);
+    CsrRows<T> out(weights, block_.rows, call_.theta, Mapping::joins == Joins::neighbours);
     Cascade<T, Mapping> cascade(longest_row(), forced_tier(), s_.workspace);
     const bool fits = Mapping::fits_lanes(call_.theta);
     for (int64_t first = 0; first < block_.rows; first += lanes<T>) {
@@ -160,7 +157,7 @@ class ForwardBlock {
       cascade.run(out.group, fits ? rows : 0, fits ? 0 : rows, out);
     }
     costly_rows_ = cascade.costly_rows();
-    return out.finish(block_.rows);
+    return !out.failed();
   }
 
  private:
@@ -254,16 +251,17 @@ class ForwardBlock {
   void sum_values(const regmax_weights_block& weights, T* out) {
     const int64_t depth = visible_keys(call_, block_.first + block_.rows - 1);
     const T* const v = typed<T>(call_.v) + kv_head_ * call_.keys * call_.e_v;
-    const int32_t* columns = weights.columns;
-    const T* y = typed<T>(weights.values);
     const bool dense = is_dense(call_, block_, weights.size);
     const Dropout dropout(call_.dropout_p, call_.seed);
-    for (int64_t r = 0; r < block_.rows; columns += weights.counts[r], y += weights.counts[r], ++r) {
-      const T* const kept = dropout.drop(block_.row(call_) + r, y, columns, weights.counts[r], s_.weights);
+    for (int64_t r = 0; r < block_.rows; ++r) {
+      const int64_t count = weights.counts[r];
+      const int32_t* const columns = weights.columns + weights.starts[r];
+      const T* const y = typed<T>(weights.values) + weights.starts[r];
+      const T* const kept = dropout.drop(block_.row(call_) + r, y, columns, count, s_.weights);
       if (dense) {
-        expand(kept, columns, weights.counts[r], 0, depth, scores(r));
+        expand(kept, columns, count, 0, depth, scores(r));
       } else {
-        sum_rows(kept, columns, weights.counts[r], v, call_.e_v, out + r * call_.e_v);
+        sum_rows(kept, columns, count, v, call_.e_v, out + r * call_.e_v);
       }
     }
     if (dense) multiply<T>({s_.scores, stride_, 1}, v, block_.rows, depth, call_.e_v, out, false);

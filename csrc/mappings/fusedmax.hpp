@@ -5,7 +5,7 @@
 // candidates beside it pull with their full lam: chains of adjacent candidates are then independent.
 #pragma once
 
-#include <cmath>
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -17,11 +17,9 @@
 
 namespace regmax::REGMAX_ISA {
 
-struct Fusedmax {
+struct Fusedmax : HasLam {
   static constexpr bool on_simplex = true;
   static constexpr Joins joins = Joins::neighbours;
-  static bool accepts(double lam) { return lam >= 0 && std::isfinite(lam); }
-  static bool is_sparsemax(double lam) { return lam == 0; }
 
   // --- Lane tier ---
   static bool fits_lanes(double lam) { return lam <= 1; }  // arithmetic in T stays as accurate as the scores
@@ -156,9 +154,7 @@ struct Fusedmax {
   template <class T>
   static bool is_constant(const CompactedRow<T>& row) {
     if (row.y[0] != row.y[row.m - 1]) return false;
-    int64_t k = 1;
-    while (k < row.m && row.joined[k]) ++k;
-    return k >= row.m;
+    return std::all_of(row.joined + 1, row.joined + row.m, [](uint8_t joined) { return joined != 0; });
   }
   template <class T>
   static void multiply(const CompactedRow<T>& row, double lam, Workspace& w) {

@@ -16,11 +16,9 @@
 
 namespace regmax::REGMAX_ISA {
 
-struct Oscarmax {
+struct Oscarmax : HasLam {
   static constexpr bool on_simplex = true;
   static constexpr Joins joins = Joins::anywhere;
-  static bool accepts(double lam) { return lam >= 0 && std::isfinite(lam); }
-  static bool is_sparsemax(double lam) { return lam == 0; }
 
   // --- Lane tier ---
   static bool fits_lanes(double lam) {

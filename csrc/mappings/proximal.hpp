@@ -10,9 +10,8 @@
 
 namespace regmax::REGMAX_ISA {
 
-struct Proximal {
+struct Proximal : HasLam {
   static constexpr bool on_simplex = false;
-  static bool accepts(double lam) { return lam >= 0 && std::isfinite(lam); }
   static bool is_sparsemax(double) { return false; }
   static bool fits_products(double, bool) { return false; }
   template <class T>

@@ -11,9 +11,8 @@
 
 namespace regmax::REGMAX_ISA {
 
-struct Sparsemax {
+struct Sparsemax : JoinsNothing {
   static constexpr bool on_simplex = true;
-  static constexpr Joins joins = Joins::nothing;
   static bool accepts(double) { return true; }
   static bool is_sparsemax(double) { return true; }
 
@@ -68,11 +67,6 @@ struct Sparsemax {
   static constexpr int64_t product_whole_first = whole_first_product;
   static bool fits_products(double, bool) { return true; }
 
-  // One weight is one, whatever the scores: J is zero.
-  template <class T>
-  static bool is_constant(const CompactedRow<T>& row) {
-    return row.m == 1;
-  }
   template <class T>
   static void multiply(const CompactedRow<T>& row, double, Workspace&) {
     multiply_compacted<T, Product>(row);

@@ -106,9 +106,8 @@ inline void sqpnorm_product(double* v, const double* y, int64_t m, double p, dou
   for (int64_t i = 0; i < m; ++i) v[i] = m == 1 ? 0 : v[i] - ratio * powers[i];
 }
 
-struct Sqpnormmax {
+struct Sqpnormmax : JoinsNothing {
   static constexpr bool on_simplex = true;
-  static constexpr Joins joins = Joins::nothing;
   static bool accepts(double p) { return p > 1 && p <= 2; }
   static bool is_sparsemax(double p) { return p == 2; }
 
@@ -187,10 +186,6 @@ struct Sqpnormmax {
   static constexpr int64_t product_whole_first = whole_first_pnorm_product;
   static bool fits_products(double p, bool) { return p == 1.5; }
 
-  template <class T>
-  static bool is_constant(const CompactedRow<T>& row) {
-    return row.m == 1;
-  }
   template <class T>
   static void multiply(const CompactedRow<T>& row, double p, Workspace& w) {
     if (p == 1.5) return multiply_compacted<T, Product>(row);

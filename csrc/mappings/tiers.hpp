@@ -1,6 +1,8 @@
 // What the tiers in rows/ hand to a mapping, and the parts that several mappings share.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "algorithms/simplex.hpp"
@@ -63,7 +65,7 @@ class ScalarRow {
   // The scores above the bound become the candidates.
   void choose_above(T bound) {
     T* const candidates = static_cast<T*>(w.candidates);
-    count = collect_candidates(x, m, top, bound, candidates, w.chosen);
+    count = find_candidates(x, m, top, bound, m, candidates, w.chosen);
     for (int64_t k = 0; k < count; ++k) w.x[k] = static_cast<double>(candidates[k]);
   }
 
@@ -103,12 +105,24 @@ struct CompactedRow {
   int64_t m;
 
   bool all_equal() const {
-    if (y[0] != y[m - 1]) return false;
-    for (int64_t k = 1; k < m; ++k) {
-      if (y[k] != y[0]) return false;
-    }
-    return true;
+    return y[0] == y[m - 1] && std::all_of(y, y + m, [first = y[0]](T weight) { return weight == first; });
   }
+};
+
+// What mappings have in common that join nothing, or whose strength is a lam.
+struct JoinsNothing {
+  static constexpr Joins joins = Joins::nothing;
+
+  // A single weight is one, whatever the scores: J is zero.
+  template <class T>
+  static bool is_constant(const CompactedRow<T>& row) {
+    return row.m == 1;
+  }
+};
+
+struct HasLam {
+  static bool accepts(double lam) { return lam >= 0 && std::isfinite(lam); }
+  static bool is_sparsemax(double lam) { return lam == 0; }
 };
 
 }  // namespace regmax::REGMAX_ISA

@@ -18,20 +18,14 @@ class CsrRows {
  public:
   static constexpr bool unrolls_short_rows = false;  // attention spends its time elsewhere
 
-  CsrRows(regmax_weights_block& block, double theta, bool joins_neighbours)
+  CsrRows(regmax_weights_block& block, int64_t rows, double theta, bool joins_neighbours)
       : block_(block), theta_(theta), joins_neighbours_(joins_neighbours) {
-    for (int32_t& count : block.counts) count = 0;
+    block.rows = rows;
+    for (int64_t r = 0; r < rows; ++r) block.starts[r] = block.counts[r] = 0;
   }
 
-  // Completes a block of `rows` rows. Returns false if memory was exhausted.
-  bool finish(int64_t rows) {
-    block_.rows = rows;
-    bool ordered = true;
-    for (int64_t r = 0, next = 0; r < rows; next += block_.counts[r++])
-      ordered &= block_.counts[r] == 0 || starts_[r] == next;
-    if (!ordered && !failed_) sort_rows();
-    return !failed_;
-  }
+  // Whether memory was exhausted: then rows are missing.
+  bool failed() const { return failed_; }
 
   // The next group begins with row `first` of the block.
   void begin(int64_t first) {
@@ -85,7 +79,7 @@ class CsrRows {
     if (is_final)
       end_row(r);
     else
-      block_.size = starts_[first_ + r];
+      block_.size = block_.starts[first_ + r];
     return is_final;
   }
 
@@ -134,8 +128,10 @@ class CsrRows {
   int32_t column(int r, int64_t i) const { return columns_[r] ? columns_[r][i] : static_cast<int32_t>(i); }
   T* values() const { return static_cast<T*>(block_.values); }
 
-  void begin_row(int r) { starts_[first_ + r] = block_.size; }
-  void end_row(int r) { block_.counts[first_ + r] = static_cast<int32_t>(block_.size - starts_[first_ + r]); }
+  void begin_row(int r) { block_.starts[first_ + r] = block_.size; }
+  void end_row(int r) {
+    block_.counts[first_ + r] = static_cast<int32_t>(block_.size - block_.starts[first_ + r]);
+  }
 
   void push(int32_t column, T value, bool joined) {
     block_.columns[block_.size] = column;
@@ -186,31 +182,6 @@ class CsrRows {
     return false;
   }
 
-  // Moves the rows into their order: a later tier may have written an earlier row.
-  void sort_rows() {
-    regmax_weights_block sorted{};
-    CsrRows out(sorted, theta_, joins_neighbours_);
-    if (!out.reserve(block_.size)) {
-      failed_ = true;
-      return;
-    }
-    for (int64_t r = 0; r < block_.rows; ++r) {
-      const int64_t start = starts_[r], count = block_.counts[r];
-      std::memcpy(sorted.columns + sorted.size, block_.columns + start, static_cast<std::size_t>(count) * 4);
-      std::memcpy(out.values() + sorted.size, values() + start, static_cast<std::size_t>(count) * sizeof(T));
-      if (joins_neighbours_)
-        std::memcpy(sorted.joined + sorted.size, block_.joined + start, static_cast<std::size_t>(count));
-      sorted.size += count;
-    }
-    std::free(block_.columns);
-    std::free(block_.values);
-    std::free(block_.joined);
-    block_.columns = sorted.columns;
-    block_.values = sorted.values;
-    block_.joined = sorted.joined;
-    block_.capacity = sorted.capacity;
-  }
-
   template <class Item>
   static bool resize(Item*& items, int64_t bytes) {
     void* const memory = std::realloc(items, static_cast<std::size_t>(bytes));
@@ -221,7 +192,7 @@ class CsrRows {
   regmax_weights_block& block_;
   double theta_;
   bool joins_neighbours_, failed_ = false;
-  int64_t first_ = 0, starts_[64] = {};
+  int64_t first_ = 0;
   const int32_t* columns_[lanes<T>] = {};
 };
 

@@ -184,9 +184,10 @@ class DenseRows {
   template <class Mapping>
   void take_out_deleted(int r) {
     T* const copy = static_cast<T*>(w_.copies) + r * w_.copy_stride;
-    if (Mapping::joins == Joins::neighbours) {
+    if (Mapping::joins == Joins::neighbours) {  // deletion changes adjacency
       kept_[r] = w_.kept_bits + r * words_;
-      group.length[r] = compact_kept(group.x[r], lengths_.keep(), call_.d, kept_[r], copy);
+      mask_bits(lengths_.keep(), call_.d, kept_[r]);
+      group.length[r] = compact_row(group.x[r], kept_[r], call_.d, copy);
     } else {
       group.length[r] = call_.d;
       hide_deleted(group.x[r], lengths_.keep(), call_.d, copy);

@@ -1,6 +1,7 @@
 // The loop over rows of a Jacobian product, and its cascade of tiers.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -11,47 +12,21 @@
 
 namespace regmax::REGMAX_ISA {
 
-// One row of a call; keep, support and joined may be nullptr.
-template <class T>
-struct ProductRow {
-  const T* y;
-  const T* v;
-  T* out;
-  const uint64_t* support;
-  const uint64_t* joined;
-  const uint8_t* keep;
-  int64_t d;
-};
-
-template <class T>
-inline ProductRow<T> product_row(const Rows<T>& call, int64_t i) {
-  const int64_t at = i * call.d;
-  return {call.y + at,
-          call.v + at,
-          call.out + at,
-          bits_row(call.support, i, call.d),
-          bits_row(call.joined, i, call.d),
-          mask_row(call.mask, i, call.d),
-          call.d};
-}
-
 template <class T>
 inline bool has_nan(const T* y, int64_t d) {
-  bool found = false;
-  for (int64_t i = 0; i < d; ++i) found |= y[i] != y[i];
-  return found;
+  return std::any_of(y, y + d, [](T weight) { return weight != weight; });
 }
 
 // Which of the chosen positions are joined to the kept position before, from the bits, or from equal weights.
 template <class T>
-inline void find_joined_bytes(const ProductRow<T>& row, Workspace& w) {
+inline void find_joined_bytes(const T* y, const uint64_t* joined, int64_t d, Workspace& w) {
   int64_t before = -1, k = 0;
-  for (int64_t word = 0; word < words_of(row.d); ++word) {
+  for (int64_t word = 0; word < words_of(d); ++word) {
     for (uint64_t rest = w.kept[word]; rest; rest &= rest - 1) {
       const int64_t i = word * 64 + __builtin_ctzll(rest);
       const uint64_t bit = rest & -rest;
       if (w.chosen[word] & bit)
-        w.joined[k++] = row.joined ? (row.joined[word] & bit) != 0 : before >= 0 && row.y[before] == row.y[i];
+        w.joined[k++] = joined ? (joined[word] & bit) != 0 : before >= 0 && y[before] == y[i];
       before = i;
     }
   }
@@ -59,21 +34,25 @@ inline void find_joined_bytes(const ProductRow<T>& row, Workspace& w) {
 
 // The scalar tier: J acts on the support, or on every kept position for the proximal operators.
 template <class T, class Mapping>
-void multiply_scalar_row(const ProductRow<T>& row, double theta, Workspace& w) {
-  if (!row.support) nonzero_bits(row.y, row.d, w.words);
-  const uint64_t* const support = row.support ? row.support : w.words;
-  mask_bits(row.keep, row.d, w.kept);
-  for (int64_t i = 0; i < words_of(row.d); ++i)
-    w.chosen[i] = w.kept[i] & (Mapping::on_simplex ? support[i] : ~uint64_t{0});
+void multiply_scalar_row(const Rows<T>& call, int64_t i, Workspace& w) {
+  const int64_t d = call.d;
+  const T* const row_y = call.y + i * d;
+  T* const out = call.out + i * d;
+  const uint8_t* const keep = mask_row(call.mask, i, d);
+  if (!call.support) nonzero_bits(row_y, d, w.words);
+  const uint64_t* const support = call.support ? bits_row(call.support, i, d) : w.words;
+  mask_bits(keep, d, w.kept);
+  for (int64_t k = 0; k < words_of(d); ++k)
+    w.chosen[k] = w.kept[k] & (Mapping::on_simplex ? support[k] : ~uint64_t{0});
   // A row of NaN has no support bits, like a row of zeros: y tells them apart.
-  if (has_nan(row.y, row.d)) return fill_kept(row.out, row.keep, row.d, std::numeric_limits<T>::quiet_NaN());
-  if (count_bits(w.chosen, row.d) == 0) return fill_kept(row.out, row.keep, row.d, T(0));
+  if (has_nan(row_y, d)) return fill_kept(out, keep, d, std::numeric_limits<T>::quiet_NaN());
+  if (count_bits(w.chosen, d) == 0) return fill_kept(out, keep, d, T(0));
   T *const y = static_cast<T*>(w.candidates), *const v = static_cast<T*>(w.compacted);
-  compact_row(row.y, w.chosen, row.d, y);
-  const int64_t m = compact_row(row.v, w.chosen, row.d, v);
-  if (Mapping::joins == Joins::neighbours) find_joined_bytes(row, w);
-  Mapping::multiply(CompactedRow<T>{y, v, w.joined, m}, theta, w);
-  expand_row(v, w.chosen, row.d, row.out);
+  compact_row(row_y, w.chosen, d, y);
+  const int64_t m = compact_row(call.v + i * d, w.chosen, d, v);
+  if (Mapping::joins == Joins::neighbours) find_joined_bytes(row_y, bits_row(call.joined, i, d), d, w);
+  Mapping::multiply(CompactedRow<T>{y, v, w.joined, m}, call.theta.of(i), w);
+  expand_row(v, w.chosen, d, out);
 }
 
 // The same cascade as for argmax (cascade.hpp).
@@ -93,17 +72,21 @@ class ProductCascade {
     for (int64_t first = begin; first < end; first += lanes<T>) {
       const int count = static_cast<int>(end - first < lanes<T> ? end - first : lanes<T>);
       const uint32_t all = all_lanes<T> >> (lanes<T> - count), fast = fitting_rows(first, count);
-      const ProductRow<T> row = product_row(call_, first);
-      const uint64_t* const joined = Mapping::joins == Joins::nothing ? nullptr : row.joined;
-      const ProductGroup<T> rows{row.y,  row.v,   row.out,           row.support,
-                                 joined, call_.d, words_of(call_.d), streamed_};
+      const int64_t at = first * call_.d;
+      const ProductGroup<T> rows{
+          call_.y + at,
+          call_.v + at,
+          call_.out + at,
+          bits_row(call_.support, first, call_.d),
+          Mapping::joins == Joins::nothing ? nullptr : bits_row(call_.joined, first, call_.d),
+          call_.d,
+          words_of(call_.d),
+          streamed_};
       uint32_t left = fast;
       if (lanes_ && left) left = lane_products_.run(rows, left);
       if (whole_ && left) left = whole_products_.run(rows, left);
-      for (left |= all & ~fast; left; left &= left - 1) {
-        const int64_t i = first + __builtin_ctz(left);
-        multiply_scalar_row<T, Mapping>(product_row(call_, i), call_.theta.of(i), w_);
-      }
+      for (left |= all & ~fast; left; left &= left - 1)
+        multiply_scalar_row<T, Mapping>(call_, first + __builtin_ctz(left), w_);
     }
     if (streamed_) finish_streams();
   }
@@ -157,8 +140,7 @@ int32_t jacobian_product(const Rows<T>& call) {
       if constexpr (Mapping::on_simplex) {
         ProductCascade<T, Mapping>(call, forced, w).run(begin, end);
       } else {
-        for (int64_t i = begin; i < end; ++i)
-          multiply_scalar_row<T, Mapping>(product_row(call, i), call.theta.of(i), w);
+        for (int64_t i = begin; i < end; ++i) multiply_scalar_row<T, Mapping>(call, i, w);
       }
       if (call.has_gamma()) divide_products(call, begin, end);
     });

@@ -26,7 +26,7 @@ class LaneProducts {
     for (int r = 0; r < lanes<T>; ++r) found[r] = wanted >> r & 1 ? find(rows, r) : 0;
     for (int r = 0; r < lanes<T>; ++r) {
       const int count = found[r] <= max_candidates ? found[r] : 0;
-      if (rows.d > compacted_row) gather(rows, r, count);
+      gather(rows, r, count);
       left |= static_cast<uint32_t>(count == 0) << r;
       pad(r, count);
       if (count > most) most = count;
@@ -50,8 +50,7 @@ class LaneProducts {
     return (rows.support ? rows.support : words_) + r * rows.words;
   }
 
-  // The number of a row's weights, beyond max_candidates not exact. Compacts the weights and v of short rows,
-  // and lists and prefetches those of long ones.
+  // Lists and prefetches a row's weights; returns their number, which is not exact beyond max_candidates.
   int find(const ProductGroup<T>& rows, int r) {
     if (!rows.support) positive_bits(rows.y + r * rows.d, rows.d, words_ + r * rows.words);
     const uint64_t* const words = support(rows, r);
@@ -63,15 +62,9 @@ class LaneProducts {
       const uint64_t word = words[i];
       if (count + __builtin_popcountll(word) > max_candidates) return max_candidates + 1;
       if (joined_words) joined |= compact_bits(joined_words[i], word) << count;
-      if (rows.d > compacted_row) {
-        count += list_bits(word, static_cast<int32_t>(64 * i), positions_[r] + count);
-      } else {
-        if (reads_weights) compact_word(y + 64 * i, rows.d - 64 * i, word, y_values(r) + count);
-        count += compact_word(v + 64 * i, rows.d - 64 * i, word, v_values(r) + count);
-      }
+      count += list_bits(word, static_cast<int32_t>(64 * i), positions_[r] + count);
     }
     joined_[r] = static_cast<Int<T>>(joined);
-    if (rows.d <= compacted_row) return count;
     for (int k = 0; k < count; ++k) __builtin_prefetch(v + positions_[r][k]);
     for (int k = 0; reads_row(rows, r) && k < count; ++k) __builtin_prefetch(y + positions_[r][k]);
     return count;

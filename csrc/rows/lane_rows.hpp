@@ -74,7 +74,10 @@ class LaneRows {
     for (int r = 0; r < lanes<T>; ++r) {
       const int64_t length = wanted >> r & 1 ? rows.length[r] : 0;
       uint64_t* const words = words_ + r * row_words;
-      int count = length ? find_candidates(rows.x[r], length, top_[r], cut_[r], values(r), words) : 0;
+      int count = 0;
+      if (length)
+        count = static_cast<int>(
+            find_candidates(rows.x[r], length, top_[r], cut_[r], max_candidates, values(r), words));
       for (int64_t i = words_of(length); i < row_words; ++i) words[i] = 0;
       if (count > max_candidates || (count && !mapping_.add_row(r, {rows.x[r], length, top_[r], words, count,
                                                                     (deleted_ >> r & 1) != 0}))) {

@@ -58,14 +58,6 @@ inline void hide_deleted(const T* x, const uint8_t* keep, int64_t d, T* copy) {
   }
 }
 
-// Compacts x to the kept scores; mappings that join neighbours need this, because deletion changes adjacency.
-// The bits of the kept scores go to `kept`.
-template <class T>
-inline int64_t compact_kept(const T* x, const uint8_t* keep, int64_t d, uint64_t* kept, T* copy) {
-  mask_bits(keep, d, kept);
-  return compact_row(x, kept, d, copy);
-}
-
 // (x - origin) / gamma, in place or not; origin is the row's largest score, or 0 if a shift changes the
 // result. The quotient saturates, so that finite scores stay finite: -inf would mean deletion.
 template <class T>

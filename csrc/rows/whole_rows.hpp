@@ -43,7 +43,7 @@ class MomentRows {
 
  private:
   static constexpr int powers = Moments<T>::powers, most_rounds = 16;
-  // Long rows have several partial sums, which must be added up in the end; short ones have few.
+  // Short rows have few partial sums: these must be added up in the end.
   static constexpr int parts_of(int64_t) { return unrolled; }
   template <int64_t n>
   static constexpr int parts_of(Constant<n>) {
@@ -107,7 +107,8 @@ class MomentRows {
   template <class Vectors>
   void guess_thresholds(Vectors vectors) {
     T maxima[lanes<T> * lanes<T>];
-    for (int r = 0; r < lanes<T>; ++r) store<T>(maxima + r * lanes<T>, largest(x_[r], vectors));
+    for (int r = 0; r < lanes<T>; ++r)
+      store<T>(maxima + r * lanes<T>, lane_maxima(x_[r], vectors * lanes<T>));
     Vec<T> x[lanes<T>];
     rows_to_lanes<T>(maxima, lanes<T>, lanes<T>, x);
     Vec<T> top = x[0];
@@ -115,16 +116,6 @@ class MomentRows {
     for (int k = 0; k < lanes<T>; ++k) x[k] -= top;
     store<T>(top_, top);
     store<T>(tau_, Moments<T>::guess(x, vectors <= 4) - splat(16 * rounding<T>));
-  }
-
-  static REGMAX_INLINE Vec<T> largest(const T* x, int64_t vectors) {
-    return lane_maxima(x, vectors * lanes<T>);
-  }
-  template <int64_t n>
-  static REGMAX_INLINE Vec<T> largest(const T* x, Constant<n>) {
-    Vec<T> result = load(x);
-    for (int i = 1; i < n; ++i) result = larger(load(x + i * lanes<T>), result);
-    return result;
   }
 
   // The sums, by lane, over a row's scores above tau, and their number; their bits go to words_. NaN is
@@ -179,9 +170,12 @@ class MomentRows {
     Vec<T> sums[powers], step, factor{};
     for (int k = 0; k < powers; ++k) sums[k] = sum_rows<T>(sums_[k]);
     const uint32_t undefined = ~bits(equal(sums[0], sums[0])) & all_lanes<T>;
-    const auto find =
-        is_short || sizeof(T) == sizeof(double) ? Moments<T>::template find_step<T> : find_step_in_double;
-    const uint32_t far = find(sums, count, load(tau_), &step, &factor);
+    uint32_t far;
+    if constexpr (is_short || sizeof(T) == sizeof(double)) {
+      far = Moments<T>::template find_step<T>(sums, count, load(tau_), &step, &factor);
+    } else {
+      far = find_step_in_double(sums, count, load(tau_), &step, &factor);
+    }
     store<T>(step_, step);
     store<T>(factor_, factor);
     return {undefined, far};
@@ -190,24 +184,20 @@ class MomentRows {
   // The sums of long rows lose too many digits in float32 when they are moved to the new threshold.
   static uint32_t find_step_in_double(const Vec<T>* sums, Vec<T> count, Vec<T> tau, Vec<T>* step,
                                       Vec<T>* factor) {
-    if constexpr (sizeof(T) == sizeof(double)) {
-      return Moments<T>::template find_step<T>(sums, count, tau, step, factor);
-    } else {
-      Vec<double> wide[powers][2], counts[2], taus[2], steps[2], factors[2] = {};
-      for (int k = 0; k < powers; ++k) widen(sums[k], wide[k]);
-      widen(count, counts);
-      widen(tau, taus);
-      uint32_t far = 0;
-      for (int h = 0; h < 2; ++h) {
-        Vec<double> half[powers];
-        for (int k = 0; k < powers; ++k) half[k] = wide[k][h];
-        far |= Moments<double>::template find_step<T>(half, counts[h], taus[h], steps + h, factors + h)
-               << (h * lanes<double>);
-      }
-      *step = narrow(steps);
-      *factor = narrow(factors);
-      return far;
+    Vec<double> wide[powers][2], counts[2], taus[2], steps[2], factors[2] = {};
+    for (int k = 0; k < powers; ++k) widen(sums[k], wide[k]);
+    widen(count, counts);
+    widen(tau, taus);
+    uint32_t far = 0;
+    for (int h = 0; h < 2; ++h) {
+      Vec<double> half[powers];
+      for (int k = 0; k < powers; ++k) half[k] = wide[k][h];
+      far |= Moments<double>::template find_step<T>(half, counts[h], taus[h], steps + h, factors + h)
+             << (h * lanes<double>);
     }
+    *step = narrow(steps);
+    *factor = narrow(factors);
+    return far;
   }
 
   // Whether the scores with weight are as many as were added up.

@@ -6,9 +6,10 @@
 
 #include "regmax.h"
 
-// The rows of one block of queries, at most 64, one after the other.
+// The rows of one block of queries, at most 64, stored in any order.
 struct regmax_weights_block {
-  int32_t counts[64];  // entries of each row
+  int64_t starts[64];  // the first entry of each row
+  int32_t counts[64];  // its number of entries
   int64_t rows;
   int64_t size, capacity;
   int32_t* columns;

@@ -36,8 +36,6 @@ constexpr int64_t expanded_row = 512;
 constexpr int64_t marked_row = 256;
 // Up to this length the rows of the next group are prefetched; the hardware prefetches longer ones itself.
 constexpr int64_t prefetched_row = 512;
-// Up to this length weights are compacted word by word, above it position by position with a prefetch.
-constexpr int64_t compacted_row = 128;
 // Results of at least this size are written with non-temporal stores: a core's share of most machines'
 // caches. Mapping and then reading 4 MB took 5 to 20 % less if the result's memory was not cached, as in
 // training, and 10 to 25 % more if the same few MB were reused.

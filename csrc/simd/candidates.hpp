@@ -85,12 +85,13 @@ inline uint64_t mark_candidates(const T* x, int64_t words, Vec<T> top, Vec<T> cu
 // The candidates in the whole words of a long row. Few words have any, and a branch on every word would often
 // be mispredicted: all are marked first.
 template <class T>
-inline int long_candidates(const T* x, int64_t d, Vec<T> top, Vec<T> cut, T* candidates, uint64_t* words) {
-  int count = 0;
-  for (int64_t i = 0; i + 64 <= d && count <= max_candidates; i += 64 * 64) {
+inline int64_t long_candidates(const T* x, int64_t d, Vec<T> top, Vec<T> cut, int64_t most, T* candidates,
+                               uint64_t* words) {
+  int64_t count = 0;
+  for (int64_t i = 0; i + 64 <= d && count <= most; i += 64 * 64) {
     const int64_t whole = (d - i) / 64 < 64 ? (d - i) / 64 : 64;
-    for (uint64_t some = mark_candidates<T>(x + i, whole, top, cut, words + i / 64);
-         some && count <= max_candidates; some &= some - 1) {
+    for (uint64_t some = mark_candidates<T>(x + i, whole, top, cut, words + i / 64); some && count <= most;
+         some &= some - 1) {
       const int64_t word = i / 64 + __builtin_ctzll(some);
       for (int c = 0; c < 64; c += lanes<T>) {
         count += append<T>(candidates + count, lanes_of<T>(words[word], c), load(x + 64 * word + c) - top);
@@ -101,31 +102,19 @@ inline int long_candidates(const T* x, int64_t d, Vec<T> top, Vec<T> cut, T* can
 }
 
 // Compacts x - top of the scores that are not at or below the cut (NaN is neither) to `candidates`, and
-// writes their bits to `words`. Returns their count; beyond max_candidates the search ends early.
-// `candidates` has room for max_candidates + 64 numbers and a vector.
+// writes their bits to `words`. Returns their count; beyond `most` the search ends early. `candidates` has
+// room for min(d, most + 64) numbers and a vector.
 template <class T>
-REGMAX_INLINE int find_candidates(const T* x, int64_t d, T top, T cut, T* candidates, uint64_t* words) {
+REGMAX_INLINE int64_t find_candidates(const T* x, int64_t d, T top, T cut, int64_t most, T* candidates,
+                                      uint64_t* words) {
   const Vec<T> tops = splat(top), cuts = splat(cut);
   int64_t i = d > marked_row ? d / 64 * 64 : 0;
-  int count = i ? long_candidates<T>(x, d, tops, cuts, candidates, words) : 0;
+  int64_t count = i ? long_candidates<T>(x, d, tops, cuts, most, candidates, words) : 0;
   words += i / 64;
-  for (; i + 64 <= d && count <= max_candidates; i += 64) {
+  for (; i + 64 <= d && count <= most; i += 64)
     count += word_candidates<T>(x + i, 64, tops, cuts, candidates + count, words++);
-  }
-  if (i < d && count <= max_candidates) {
+  if (i < d && count <= most)
     count += word_candidates<T>(x + i, d - i, tops, cuts, candidates + count, words);
-  }
-  return count;
-}
-
-// The same without a limit; `candidates` has room for d numbers and a vector.
-template <class T>
-inline int64_t collect_candidates(const T* x, int64_t d, T top, T cut, T* candidates, uint64_t* words) {
-  const Vec<T> tops = splat(top), cuts = splat(cut);
-  int64_t count = 0, i = 0;
-  for (; i + 64 <= d; i += 64)
-    count += word_candidates<T>(x + i, 64, tops, cuts, candidates + count, words++);
-  if (i < d) count += word_candidates<T>(x + i, d - i, tops, cuts, candidates + count, words);
   return count;
 }
 
