@@ -112,6 +112,18 @@ def test_gamma_divides_the_scores_exactly(kernel: str, theta: float | None, gamm
     np.testing.assert_allclose(y, expected, rtol=0 if kernel in exact.RATIONAL else 1e-15)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_small_gamma_deletes_no_score_and_makes_none_infinite(dtype: str) -> None:
+    least = np.finfo(dtype).min
+    x = np.array([[0.0, least, 0.05]], dtype)
+    # Deleted, the middle score would leave two neighbours, which fuse: 0.5, 0, 0.5.
+    y = reference.argmax("fusedmax", x, theta=0.1, gamma=0.25)
+    np.testing.assert_allclose(y, [[0.4, 0.0, 0.6]], rtol=1e-6)
+    z = reference.argmax("prox_tv1d", x, theta=0.1, gamma=0.25)
+    np.testing.assert_array_equal(z[0, 1], least)
+    assert np.isfinite(z).all()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("kernel", "theta"), [*RATIONAL, *SMOOTH])
 def test_jacobian_products_are_exact(kernel: str, theta: float | None, kind: str) -> None:

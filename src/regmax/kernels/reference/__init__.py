@@ -49,7 +49,7 @@ def argmax(
             out[allow] = np.nan
         elif kept.any():
             out[kept] = mappings.ARGMAX[kernel](scores[kept].astype(np.float64), strength, scale)
-    return result.astype(x.dtype)
+    return _saturated(result, x.dtype)
 
 
 def jacobian_product(
@@ -114,6 +114,12 @@ def prox_owl_jacobian_product(z: Array, v: Array, weights: Array) -> Array:
         if not np.isnan(pooled).any():
             out[:] = jacobians.prox_owl(pooled.astype(np.float64), direction.astype(np.float64), weights)
     return result.astype(z.dtype)
+
+
+def _saturated(result: Array, dtype: Any) -> Array:
+    """`result` in `dtype`: a proximal operator of x / gamma may exceed its numbers, but stays finite."""
+    most = np.finfo(dtype).max
+    return np.clip(result, -most, most).astype(dtype)
 
 
 def _per_row(theta: Strength, n: int) -> list[float]:

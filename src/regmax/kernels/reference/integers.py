@@ -7,10 +7,10 @@ scores are, and a result is rounded once, when it is divided.
 A *pool* is a set of positions that share one value, written as (total, count): the value is total / count.
 """
 
+import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
-from math import copysign, inf
 
 Pool = tuple[int, int]
 Point = tuple[int, int]
@@ -28,7 +28,7 @@ def rounded(numerator: int, denominator: int) -> float:
     try:
         return numerator / denominator
     except OverflowError:
-        return copysign(inf, numerator)
+        return sys.float_info.max if numerator > 0 else -sys.float_info.max
 
 
 def project_simplex(pools: Sequence[Pool], unit: int) -> list[float]:
