@@ -1,6 +1,6 @@
 """Every mapping's Jacobian product for one row, read off its weights: finite weights, no masks."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,38 +99,36 @@ def _clusters(z: Row) -> Labels:
 
 def _means(v: Row, groups: Labels) -> Row:
     """Every position's group mean, rounded once."""
-    sums = np.array([_mean(v[groups == group]) for group in range(groups.max(initial=-1) + 1)])
-    return sums[groups]
-
-
-def _mean(v: Row) -> float:
     if not np.isfinite(v).all():
-        return float(v.sum())  # an infinity or NaN, whatever it is divided by
-    *scaled, unit = _integers(v)
-    return rounded(sum(scaled), len(v) * unit)
+        return (np.bincount(groups, v) / np.bincount(groups))[groups]
+    totals, counts, unit = _totals(v, groups)
+    return np.array([rounded(total, count * unit) for total, count in zip(totals, counts, strict=True)])[
+        groups
+    ]
 
 
 def _centred_means(v: Row, groups: Labels, support: NDArray[np.bool_]) -> Row:
     """The groups' means less the mean over the support, rounded once; zero off the support."""
     product = np.zeros_like(v)
-    members, groups = v[support], groups[support]
+    members = v[support]
     if not np.isfinite(members).all():
         product[support] = np.nan
     elif len(members):
-        *scaled, unit = _integers(members)
-        everything, size = sum(scaled), len(members)
-        totals: dict[int, int] = dict.fromkeys(groups.tolist(), 0)
-        for group, number in zip(groups.tolist(), scaled, strict=True):
-            totals[group] += number
-        counts = np.bincount(groups).tolist()
-        moves = {
-            group: rounded(total * size - everything * counts[group], counts[group] * size * unit)
-            for group, total in totals.items()
-        }
-        product[support] = [moves[group] for group in groups.tolist()]
+        labels = np.unique(groups[support], return_inverse=True)[1]
+        totals, counts, unit = _totals(members, labels)
+        everything, size = sum(totals), len(members)
+        moves = [
+            rounded(total * size - everything * count, count * size * unit)
+            for total, count in zip(totals, counts, strict=True)
+        ]
+        product[support] = np.array(moves)[labels]
     return product
 
 
-def _integers(v: Iterable[float]) -> list[int]:
-    """The numbers and 1 as integers on one scale."""
-    return on_one_scale([*(float(number).as_integer_ratio() for number in v), (1, 1)])
+def _totals(v: Row, groups: Labels) -> tuple[list[int], list[int], int]:
+    """The groups' sums as integers, their sizes, and 1 on the integers' scale."""
+    *numbers, unit = on_one_scale([*(number.as_integer_ratio() for number in v.tolist()), (1, 1)])
+    totals = [0] * (int(groups.max(initial=-1)) + 1)
+    for group, number in zip(groups.tolist(), numbers, strict=True):
+        totals[group] += number
+    return totals, np.bincount(groups).tolist(), unit
