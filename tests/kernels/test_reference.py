@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from exact_rows import KINDS, THETAS, row
 
+import regmax
 from regmax.kernels import reference
 
 SEED = 9
@@ -155,3 +156,12 @@ def test_the_judge_satisfies_the_conditions_of_optimality(kind: str) -> None:
         [Fraction(1), Fraction(0)], Fraction(1, 4), [Fraction(1), Fraction(0)]
     )
     assert not exact.is_isotonic([Fraction(0), Fraction(1)], [Fraction(0), Fraction(1)])
+
+
+def test_groups_are_read_off_the_weights() -> None:
+    y = reference.argmax("fusedmax", np.array([[0.1, 0.0, 0.2], [1.0, -1.0, 1.0]]), theta=0.1)
+    assert regmax.groups(y).ids.tolist() == [[1, 1, 1], [1, 0, 2]]
+    clusters = regmax.groups(
+        reference.argmax("oscarmax", np.array([[1.0, -1.0, 1.0, 0.75]]), theta=1 / 16), contiguous=False
+    )
+    assert clusters.ids.tolist() == [[1, 0, 1, 2]]
