@@ -51,6 +51,15 @@ def framework(x: Any) -> str | None:
     return "numpy" if isinstance(x, _NUMPY) else None
 
 
+def check_plain(call: str, x: Any) -> None:
+    """Refuse a masked array: whoever reads its data would lose its mask."""
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(
+            f"`{call}` needs a plain array. Got a masked array: "
+            "pass `a.data`, and to a mapping `mask=~numpy.ma.getmaskarray(a)`."
+        )
+
+
 def namespace(x: Any) -> Any:
     """The module whose functions work on `x`."""
     name = framework(x)

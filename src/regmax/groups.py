@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from regmax.arrays import A, AnyArray, Array, framework, kept_first, namespace
+from regmax.arrays import A, AnyArray, Array, check_plain, framework, kept_first, namespace
 
 _Booleans = TypeVar("_Booleans")
 _Integers = TypeVar("_Integers")
@@ -64,6 +64,7 @@ def groups(y: Any, dim: int = -1, *, contiguous: bool = True, mask: Any = None) 
         >>> regmax.groups(y).starts.tolist()
         [True, True, False, True, True]
     """
+    check_plain("groups(y)", y)
     xp = namespace(y)
     if framework(y) == "torch":
         y = y.detach()

@@ -53,10 +53,11 @@ class ScaledNorm(KernelRegularizer):
 @pytest.fixture(autouse=True)
 def _toymax(monkeypatch: pytest.MonkeyPatch) -> None:
     """The list of the page: the kernel, the reference, the tensor functions, the registry's row."""
-    project, product = reference._project_simplex, reference._sparsemax_product
+    argmaxes, products = reference.mappings.ARGMAX, reference.jacobians.JACOBIAN_PRODUCT
+    project, product = argmaxes["sparsemax"], products["sparsemax"]
     monkeypatch.setitem(KERNELS, "toymax", Kernel("none", constant_jacobian=False, core=False))
-    monkeypatch.setitem(reference._ARGMAX, "toymax", lambda x, c: project(x / c))
-    monkeypatch.setitem(reference._JACOBIAN_PRODUCT, "toymax", lambda y, v, c: product(y, v) / c)
+    monkeypatch.setitem(argmaxes, "toymax", lambda x, c, gamma: project(x, 0.0, c * gamma))
+    monkeypatch.setitem(products, "toymax", lambda y, v, c: product(y, v, c) / c)
     tensor_argmax, tensor_product = mappings._ARGMAX["sparsemax"], jacobians._PRODUCT["sparsemax"]
     monkeypatch.setitem(mappings._ARGMAX, "toymax", lambda x, kept, c: tensor_argmax(x / c, kept, c))
     monkeypatch.setitem(jacobians._PRODUCT, "toymax", lambda y, v, kept, c: tensor_product(y, v, kept, c) / c)
@@ -143,7 +144,8 @@ def test_the_page_lists_every_place_that_knows_a_mapping() -> None:
         "csrc/mappings/<name>.hpp",
         "csrc/mappings/mapping.hpp",
         "src/regmax/kernels/__init__.py",
-        "src/regmax/kernels/reference.py",
+        "src/regmax/kernels/reference/mappings.py",
+        "src/regmax/kernels/reference/jacobians.py",
         "src/regmax/kernels/tensors/mappings.py",
         "src/regmax/kernels/tensors/jacobians.py",
         "src/regmax/kernels/tensors/strength.py",

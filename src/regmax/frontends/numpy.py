@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regmax.arrays import framework, is_array
+from regmax.arrays import check_plain, framework, is_array
 from regmax.frontends.checks import (
     check_dim,
     check_mask,
@@ -69,6 +69,7 @@ def prepare(
 
 def _parameter(call: str, value: Any, bounds: Bounds, shape: tuple[int, ...], dim: int) -> Any:
     """A strength in bounds, as a number or as one per row."""
+    check_plain(bounds.call, value)
     bounds.check(value)
     if not is_array(value):
         return value
@@ -128,6 +129,7 @@ def maximum(omega: Regularizer, x: NDArray[Any], dim: int, gamma: Any, mask: Any
 
 def duality_gap(omega: Regularizer, x: NDArray[Any], y: NDArray[Any], dim: int, gamma: Any, mask: Any) -> Any:
     """max_Omega(x) + gamma Omega(y) - <x, y>, computed as the difference of two objectives around the row's maximum."""
+    check_plain("duality_gap(omega, scores, y)", y)
     if not isinstance(omega, KernelRegularizer):
         return _by_torch("duality_gap", omega, x, y, dim, gamma, mask)
     exact = omega.exact

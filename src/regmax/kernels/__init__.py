@@ -2,7 +2,7 @@
 
 Three implementations of one interface, on rows (n, d):
 
-* `reference` -- NumPy, one row at a time: the specification that the others are tested against;
+* `reference` -- one row at a time, exact to rounding: the specification that the others are tested against;
 * `native` -- the C++ core, on NumPy arrays and CPU tensors;
 * `tensors` -- batched PyTorch operations, on every device.
 
