@@ -8,6 +8,7 @@ from torch import Tensor
 from transformers.masking_utils import sdpa_mask
 from transformers.utils.output_capturing import _active_collector
 
+from regmax.nn.recording import recorder
 from regmax.resolver import MappingLike, resolve
 from regmax.sparse_attention import attention
 
@@ -42,7 +43,8 @@ class Attend:
         """
         _refuse(module, options)
         keep, bias = _split(attention_mask, position_bias)
-        wanted = _wants_weights(options)
+        take, asked = recorder(module), _wants_weights(options)
+        wanted = asked or take is not None
         attended: Any = attention(
             query.to(value.dtype),  # under autocast, normalised queries and keys (Qwen 3) are float32
             key.to(value.dtype),
@@ -57,7 +59,9 @@ class Attend:
             return_weights=wanted,
         )
         out, y = attended if wanted else (attended, None)
-        return out.transpose(1, 2).contiguous(), y
+        if take is not None and y is not None:
+            take(y)
+        return out.transpose(1, 2).contiguous(), y if asked else None
 
 
 def mask(*args: Any, **options: Any) -> Tensor:
