@@ -198,7 +198,13 @@ def module(name: str, **strengths: Any) -> _Mapping:
         )
     """
     row = named(name)
-    row.check({key: value for key, value in strengths.items() if not isinstance(value, Tensor)})
+    row.check(
+        {
+            key: value
+            for key, value in strengths.items()
+            if not isinstance(value, Tensor) and key != "learnable"
+        }
+    )
     own: type[_Mapping] | None = globals().get(name.capitalize())
     if own is not None:
         return own(**strengths)
