@@ -55,6 +55,7 @@ __all__ = [
     "project_simplex",
     "prox_owl",
     "prox_tv1d",
+    "record_attention",
     "regularized_argmax",
     "regularized_max",
     "replace_attention",
@@ -68,6 +69,7 @@ __all__ = [
 # which would make every name known to them.
 if TYPE_CHECKING:
     from regmax import compat, integrations, nn, plots
+    from regmax.nn.recording import record_attention
     from regmax.nn.replace import replace_attention
     from regmax.sparse_attention import attention
 else:
@@ -79,6 +81,7 @@ else:
             "integrations": "regmax.integrations",
             "nn": "regmax.nn",
             "plots": "regmax.plots",
+            "record_attention": "regmax.nn.recording",
             "replace_attention": "regmax.nn.replace",
         },
     )

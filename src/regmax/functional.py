@@ -262,10 +262,13 @@ def duality_gap(
     gamma: Strength = 1.0,
     mask: AnyArray | None = None,
 ) -> Any:
-    """How far weights y are from the optimum: max_Omega(x) + gamma Omega(y) - <x, y>, at least 0, and 0 at the argmax.
+    """How far weights y are from the optimum at most: a certificate, at least max_Omega(x) + gamma Omega(y) - <x, y>.
 
-    By strong convexity ||y - argmax||^2 is at most 2 gap / gamma for every regularizer with a squared norm in it. y
-    must lie on the simplex; weight on a deleted position has an infinite gap.
+    It is at least 0, and 0 at the argmax up to rounding. It compares the objective at y with that of a dual point which
+    is read off y: nothing is solved, so weights that are not optimal have a positive gap, whoever computed them. For a
+    `SmoothRegularizer` it is the Frank-Wolfe gap, max_i g_i - <g, y> with g = x - gamma grad Omega(y). By strong
+    convexity ||y - argmax||^2 is at most 2 gap / gamma for every regularizer with a squared norm in it. A y that is not
+    on the simplex, or has weight on a deleted position, has an infinite gap.
 
     Args:
         omega: a regularizer, or the name of a mapping (`"fusedmax,lam=0.2"`).
@@ -282,7 +285,9 @@ def duality_gap(
         >>> import numpy as np, regmax
         >>> x = np.array([1.0, 0.5])
         >>> float(regmax.duality_gap(regmax.SquaredNorm(), x, np.array([1.0, 0.0])))
-        0.0625
+        0.125
+        >>> float(regmax.duality_gap(regmax.SquaredNorm(), x, regmax.sparsemax(x)))
+        0.0
     """
     omega = regularizer_of("duality_gap(omega, ...)", omega)
     if getattr(y, "shape", None) != scores.shape:

@@ -42,7 +42,8 @@ def run(arguments: Sequence[str]) -> int:
 def row(name: str, omega: KernelRegularizer) -> Row:
     """The example's weights under one regularizer."""
     y = regmax.regularized_argmax(omega, SCORES)
-    return Row(name, _parameter(omega), y, clustered=MAPPINGS[name].clusters)
+    gap = float(regmax.duality_gap(omega, SCORES, y))
+    return Row(name, _parameter(omega), y, clustered=MAPPINGS[name].clusters, gap=gap)
 
 
 def _parameter(omega: KernelRegularizer) -> str:

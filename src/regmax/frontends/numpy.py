@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from regmax import duality
 from regmax.arrays import check_plain, framework, is_array
 from regmax.frontends.checks import (
     check_dim,
@@ -128,16 +129,17 @@ def maximum(omega: Regularizer, x: NDArray[Any], dim: int, gamma: Any, mask: Any
 
 
 def duality_gap(omega: Regularizer, x: NDArray[Any], y: NDArray[Any], dim: int, gamma: Any, mask: Any) -> Any:
-    """max_Omega(x) + gamma Omega(y) - <x, y>, computed as the difference of two objectives around the row's maximum."""
+    """How far y is from the optimum at most, computed in float64."""
     check_plain("duality_gap(omega, scores, y)", y)
     if not isinstance(omega, KernelRegularizer):
         return _by_torch("duality_gap", omega, x, y, dim, gamma, mask)
-    exact = omega.exact
-    rows = prepare("duality_gap(...)", x, dim, gamma, mask, exact.theta, exact.bounds)
-    y = prepare("duality_gap(...): y", y, dim, 1.0, None).x.astype(rows.x.dtype, copy=False)
-    best, _ = _objective(exact, rows, _argmax_rows(exact, rows))
-    value, _ = _objective(exact, rows, y)
-    return rows.restore_values(rows.gamma * (best - value))
+    rows = prepare("duality_gap(...)", x, dim, gamma, mask, omega.theta, omega.bounds)
+    weights = prepare("duality_gap(...): y", y, dim, 1.0, None).x.astype(np.float64)
+    theta = rows.theta[:, None] if is_array(rows.theta) else rows.theta
+    with np.errstate(invalid="ignore", divide="ignore"):  # rows of NaN, or without a kept position
+        tolerance = np.finfo(y.dtype).eps ** 0.5
+        gap = duality.gap(omega.with_theta(theta), rows.x.astype(np.float64), weights, kept(rows), tolerance)
+    return rows.restore_values(rows.gamma * gap)
 
 
 def _objective(omega: KernelRegularizer, rows: Rows, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -7,12 +7,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from regmax.arrays import A, AnyArray, Array
+from regmax.nn.mappings import HasMapping
 from regmax.nn.masks import merge
+from regmax.nn.recording import recorder
 from regmax.resolver import MappingLike, resolve
 from regmax.sparse_attention import attention
 
 
-class MultiheadAttention(torch.nn.MultiheadAttention):
+class MultiheadAttention(torch.nn.MultiheadAttention, HasMapping):
     """`torch.nn.MultiheadAttention` with a mapping in place of softmax; with "softmax" it is the same function.
 
     It takes torch's arguments, loads torch's state dict, and keeps torch's convention for masks, which is the
@@ -48,6 +50,8 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         >>> attend = regmax.nn.MultiheadAttention(16, 2, mapping=fusedmax)
     """
 
+    records_attention = True
+
     def __init__(
         self,
         embed_dim: int,
@@ -77,7 +81,6 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             device,
             dtype,
         )
-        resolve(mapping)  # a wrong name raises here, not at the first call
         self.mapping = mapping
 
     def _reset_parameters(self) -> None:
@@ -138,6 +141,8 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             masks = masks.extended(len(extra), q.shape[-2], k.shape[-2], q.device)
             keys, values = zip(*extra, strict=True)
             k, v = torch.cat([k, *keys], 2), torch.cat([v, *values], 2)
+        take = recorder(self)
+        wanted = need_weights or take is not None
         attended: Any = attention(
             q,
             k,
@@ -147,9 +152,12 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             bias=masks.bias,
             is_causal=masks.is_causal,
             dropout_p=self.dropout if self.training else 0.0,
-            return_weights=need_weights,
+            return_weights=wanted,
         )
-        out, y = attended if need_weights else (attended, None)
+        out, y = attended if wanted else (attended, None)
+        if take is not None and y is not None:
+            take(y)
+        y = y if need_weights else None
         if y is not None and average_attn_weights:
             y = y.mean(1)
         out = self.out_proj(out.transpose(1, 2).flatten(-2))  # (batch, queries, embed_dim)

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from regmax.arrays import A, AnyArray, Array, Strength
 from regmax.functional import regularized_argmax
-from regmax.mappings import GAMMA, named
+from regmax.mappings import GAMMA, named, parse, row_of
 from regmax.nn.strengths import Strengths
-from regmax.regularizers import Regularizer
-from regmax.resolver import MappingModule, Resolved, function_of
+from regmax.regularizers import KernelRegularizer, Regularizer
+from regmax.resolver import MappingLike, MappingModule, Resolved, function_of, resolve
 
 Learnable = bool | str | tuple[str, ...]
 
@@ -45,9 +45,21 @@ class _Mapping(torch.nn.Module, MappingModule):
     def _regularizer(self, strengths: dict[str, Any]) -> Regularizer:
         return named(self.name).made(strengths)
 
+    @property
+    def gamma(self) -> Any:
+        """The strength of the regularizer as it is now: a number, or a tensor if it is one or learned."""
+        return self.strengths["gamma"]
+
     def extra_repr(self) -> str:
         """`dim`; the strengths show themselves."""
         return f"dim={self.dim}"
+
+
+class _WithLam(_Mapping):
+    @property
+    def lam(self) -> Any:
+        """The strength of the penalty as it is now: a number, or a tensor if it is one or learned."""
+        return self.strengths["lam"]
 
 
 class Softmax(_Mapping):
@@ -85,7 +97,7 @@ class Sparsemax(_Mapping):
         super().__init__(dim, learnable, gamma=gamma)
 
 
-class Fusedmax(_Mapping):
+class Fusedmax(_WithLam):
     """See `regmax.fusedmax`.
 
     Args:
@@ -109,7 +121,7 @@ class Fusedmax(_Mapping):
         super().__init__(dim, learnable, lam=lam, gamma=gamma)
 
 
-class Oscarmax(_Mapping):
+class Oscarmax(_WithLam):
     """See `regmax.oscarmax`; the arguments are those of `Fusedmax`.
 
     Example:
@@ -142,6 +154,11 @@ class Sqpnormmax(_Mapping):
     ) -> None:
         super().__init__(dim, learnable, p=p, gamma=gamma)
 
+    @property
+    def p(self) -> Any:
+        """The norm as it is now: a number, or a tensor if it is one or learned."""
+        return self.strengths["p"]
+
 
 class RegularizedArgmax(_Mapping):
     """See `regmax.regularized_argmax`: the module of any regularizer.
@@ -160,10 +177,14 @@ class RegularizedArgmax(_Mapping):
 
     def forward(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         """Weights along `dim`; `mask` is True where a score takes part."""
-        return regularized_argmax(self.omega, scores, self.dim, mask=mask, **self.strengths.current())
+        strengths = self.strengths.current()
+        return regularized_argmax(self._regularizer(strengths), scores, self.dim, mask=mask, **strengths)
 
     def _regularizer(self, strengths: dict[str, Any]) -> Regularizer:
-        return self.omega
+        factor = self.strengths.factor  # of an annealed lam
+        if factor == 1.0 or not isinstance(self.omega, KernelRegularizer) or self.omega.strength != "lam":
+            return self.omega
+        return self.omega.with_theta(self.omega.theta * factor)
 
 
 def module(name: str, **strengths: Any) -> _Mapping:
@@ -177,8 +198,48 @@ def module(name: str, **strengths: Any) -> _Mapping:
         )
     """
     row = named(name)
-    row.check({key: value for key, value in strengths.items() if not isinstance(value, Tensor)})
+    row.check(
+        {
+            key: value
+            for key, value in strengths.items()
+            if not isinstance(value, Tensor) and key != "learnable"
+        }
+    )
     own: type[_Mapping] | None = globals().get(name.capitalize())
     if own is not None:
         return own(**strengths)
     return RegularizedArgmax(row.made(strengths), gamma=strengths.get(GAMMA, 1.0))
+
+
+def as_module(mapping: MappingLike) -> MappingLike:
+    """The module of a name, or of a regularizer that has one; anything else as it is.
+
+    As a module its strengths are found by `AnnealGamma` and shown in the model's repr.
+
+    Example:
+        >>> import regmax
+        >>> as_module("fusedmax,lam=0.2").lam, as_module(regmax.SquaredPNorm(1.3)).p
+        (0.2, 1.3)
+    """
+    resolve(mapping)  # a wrong name raises here, not at the first call
+    if isinstance(mapping, str):
+        row, strengths = parse(mapping)
+        return module(row.name, **strengths)
+    row_or_none = row_of(mapping)
+    if row_or_none is None or not isinstance(mapping, KernelRegularizer) or isinstance(mapping.theta, Tensor):
+        return mapping
+    strength = row_or_none.strength
+    return module(row_or_none.name, **({} if strength is None else {strength: mapping.theta}))
+
+
+class HasMapping(torch.nn.Module):
+    """A module whose attribute `mapping` is made a module if it is given by name or regularizer."""
+
+    mapping: Any
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "mapping":
+            value = as_module(value)
+            self._modules.pop(name, None)  # a module can be followed by a function, which torch would refuse
+            self.__dict__.pop(name, None)
+        super().__setattr__(name, value)

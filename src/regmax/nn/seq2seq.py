@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regmax.arrays import A, AnyArray, Array
+from regmax.nn.mappings import HasMapping
 from regmax.resolver import MappingLike, resolve
 
 Score = Literal["dot", "general", "concat"]
@@ -38,10 +39,8 @@ class PreparedMemory(NamedTuple):
         return PreparedMemory(self.keys[index], self.values[index], mask)
 
 
-class _RecurrentAttention(nn.Module):
+class _RecurrentAttention(HasMapping):
     """Scores of prepared keys, weights, weighted sums: the part that Luong's and Bahdanau's attention share."""
-
-    mapping: MappingLike
 
     if TYPE_CHECKING:  # torch's own takes and returns anything
 
@@ -129,7 +128,6 @@ class GlobalAttention(_RecurrentAttention):
             raise ValueError(
                 f"`GlobalAttention(..., score='dot')` needs states of one width. Got {query_size} and {memory_size}."
             )
-        resolve(mapping)  # a wrong name raises here, not at the first call
         self.score: Score = score
         self.scale = scale
         self.mapping = mapping
@@ -207,7 +205,6 @@ class AdditiveAttention(_RecurrentAttention):
         mapping: MappingLike = "fusedmax",
     ) -> None:
         super().__init__()
-        resolve(mapping)  # a wrong name raises here, not at the first call
         self.mapping = mapping
         self.additive = _AdditiveScore(
             query_size, memory_size, query_size if hidden_size is None else hidden_size

@@ -65,6 +65,9 @@ def _link(name: str) -> _Link:
 class Strengths(torch.nn.Module):
     """The strengths of a mapping by name: some learned, some fixed.
 
+    A fixed gamma that was annealed, and the factor that annealing puts on lam, are in the state dict from then on, so
+    that a checkpoint gives the same weights in a model without an annealer.
+
     Args:
         values: the initial strengths, numbers or tensors that broadcast against the scores.
         learnable: the names of those to learn, or True for all.
@@ -72,7 +75,8 @@ class Strengths(torch.nn.Module):
 
     def __init__(self, values: dict[str, Any], learnable: bool | str | tuple[str, ...]) -> None:
         super().__init__()
-        self.fixed = {}
+        self.fixed: dict[str, Any] = {}
+        self.annealed: dict[str, float] = {}  # gamma itself, and a factor of lam
         names = _learnable_names(learnable, values)
         for name, value in values.items():
             if name in names:
@@ -87,11 +91,40 @@ class Strengths(torch.nn.Module):
         """The strengths as keyword arguments of the mapping."""
         return {name: self[name] for name in self._names}
 
+    @property
+    def factor(self) -> float:
+        """What annealing multiplies lam by; 1 without."""
+        return self.annealed.get("lam", 1.0)
+
+    def anneal(self, gamma: float, factor: float) -> None:
+        """Set a fixed gamma, and the factor of lam."""
+        self.annealed = {"gamma": gamma, "lam": factor}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
     def __getitem__(self, name: str) -> Any:
+        if name == "gamma" and name in self.annealed:
+            return self.annealed[name]
         raw = getattr(self, f"raw_{name}", None)
         if raw is not None:
-            return _link(name).forward(raw)
-        return self.fixed[name] if name in self.fixed else getattr(self, f"fixed_{name}")
+            value = _link(name).forward(raw)
+        else:
+            value = self.fixed[name] if name in self.fixed else getattr(self, f"fixed_{name}")
+        return value if name != "lam" or self.factor == 1.0 else value * self.factor
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        for name, value in self.annealed.items():
+            destination[f"{prefix}annealed_{name}"] = torch.tensor(value, dtype=torch.float64)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *options: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *options)
+        keys = {name: f"{prefix}annealed_{name}" for name in ("gamma", "lam")}
+        if "gamma" in self.fixed and all(key in state_dict for key in keys.values()):
+            self.annealed = {name: float(state_dict[key]) for name, key in keys.items()}
+            unexpected_keys = options[3]
+            unexpected_keys[:] = [key for key in unexpected_keys if key not in keys.values()]
 
     def extra_repr(self) -> str:
         """The strengths as they are now."""
@@ -118,4 +151,10 @@ def _learnable_names(learnable: bool | str | tuple[str, ...], values: dict[str, 
 def _shown(value: Any) -> str:
     if not isinstance(value, Tensor):
         return f"{value:g}"
-    return f"{value.item():g}" if value.numel() == 1 else f"tensor{tuple(value.shape)}"
+    if value.is_meta or not value.numel():
+        return f"tensor{tuple(value.shape)}"
+    learned = " (learned)" if value.requires_grad else ""
+    if value.numel() == 1:
+        return f"{value.item():g}{learned}"
+    least, largest = (part.item() for part in value.detach().aminmax())
+    return f"{least:g} to {largest:g} in {tuple(value.shape)}{learned}"

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regmax import duality
 from regmax.frontends.checks import broadcasts, check_owl_order, check_owl_weights
 from regmax.frontends.torch import autograd, ops, owl, smooth, threads
 from regmax.frontends.torch.modes import is_plain
@@ -121,9 +122,22 @@ def maximum(omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any) -> T
 
 
 def duality_gap(omega: Regularizer, x: Tensor, y: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
+    """How far y is from the optimum at most, computed in float64."""
+    rows, _ = _lay_out("duality_gap(...)", omega, x, dim, gamma, mask)
+    weights = prepare("duality_gap(...): y", y, dim, 1.0, None).x
+    work = rows.x.dtype if x.device.type == "mps" else torch.float64  # which has no float64
+    theta = rows.theta.to(work) if isinstance(rows.theta, Tensor) else rows.theta
+    if isinstance(omega, KernelRegularizer):
+        omega = omega.with_theta(theta)
+    tolerance = torch.finfo(y.dtype).eps ** 0.5
+    gap = duality.gap(omega, rows.x.to(work), weights.to(work), kept(rows).expand(rows.x.shape), tolerance)
+    return _restore_values(rows, gap[..., None])
+
+
+def fenchel_young(omega: Regularizer, x: Tensor, y: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
     """max_Omega(x) + gamma Omega(y) - <x, y>, computed as the difference of two objectives around the row's maximum."""
-    rows, argmax_rows = _lay_out("duality_gap(...)", omega, x, dim, gamma, mask)
-    weights = prepare("duality_gap(...): y", y, dim, 1.0, None).x.to(rows.x.dtype)
+    rows, argmax_rows = _lay_out("fenchel_young(...)", omega, x, dim, gamma, mask)
+    weights = prepare("fenchel_young(...): y", y, dim, 1.0, None).x.to(rows.x.dtype)
     best, _ = objective(omega, rows, argmax_rows(rows))
     value, _ = objective(omega, rows, weights)
     return _restore_values(rows, rows.gamma * (best - value))

@@ -4,6 +4,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from regmax.integrations.transformers.interface import Attend, mask
+from regmax.integrations.transformers.layers import registered
 from regmax.mappings import MAPPINGS
 from regmax.resolver import MappingLike, resolve
 
@@ -18,7 +19,8 @@ def register(name: str | None = None, mapping: MappingLike | None = None) -> tup
         name: the implementation's name, which may be a mapping's with strengths, `"fusedmax,lam=0.2"`; None registers
             every mapping under its own name, with its default strengths.
         mapping: what the name stands for: a regularizer, a callable `f(scores, dim, mask=...)`, a module of `regmax.nn`
-            or another mapping's name; None if `name` is a mapping's.
+            or another mapping's name; None if `name` is a mapping's. Each attention layer gets its own copy of a module
+            that learns its strengths, and its parameters are the model's.
 
     Returns:
         The names that were registered.
@@ -39,16 +41,10 @@ def register(name: str | None = None, mapping: MappingLike | None = None) -> tup
     _check_name(name)
     mapping = name if mapping is None else mapping
     resolve(mapping)  # a wrong mapping raises here, not inside a model
-    AttentionInterface.register(name, Attend(mapping))
+    AttentionInterface.register(name, Attend(mapping, name))
     # Without a registered mask function transformers passes None, silently.
     AttentionMaskInterface.register(name, mask)
     return (name,)
-
-
-def registered(name: str | None) -> Attend | None:
-    """The implementation registered under this name, if it is regmax's."""
-    function = ALL_ATTENTION_FUNCTIONS.get(name)
-    return function if isinstance(function, Attend) else None
 
 
 def _check_name(name: str) -> None:
