@@ -12,13 +12,14 @@ from regmax.arrays import framework, kept_first, namespace, ranks, sort_descendi
 from regmax.regularizers import KernelRegularizer, Regularizer
 
 _ALMOST_ZERO = 1e-300
+_FAR = 1e300
 
 
-def gap(omega: Regularizer, x: Any, y: Any, keep: Any, tolerance: float) -> Any:
+def gap(omega: Regularizer, x: Any, y: Any, keep: Any, gamma: Any, tolerance: float) -> Any:
     """The gap of every row of x and y (..., d); deleted positions, where `keep` is False, have no part in it.
 
-    A strength of omega that is an array has size 1 along the last dimension. Rows of y that are not on the simplex, up
-    to `tolerance` in their sum, have an infinite gap; otherwise they are taken as divided by their sum.
+    gamma and omega's strength are numbers, or arrays of size 1 along the last dimension. Rows of y that are not on the
+    simplex, up to `tolerance` in their sum, have an infinite gap; otherwise they are taken as divided by their sum.
     """
     xp = namespace(x)
     if not x.shape[-1]:
@@ -30,13 +31,14 @@ def gap(omega: Regularizer, x: Any, y: Any, keep: Any, tolerance: float) -> Any:
     y = xp.where(keep, y / xp.where(some, total, 1.0), 0.0)
     # Scores are taken relative to the row's largest: the gap does not depend on it, its rounding does.
     top = xp.amax(xp.where(keep, x, -float("inf")), -1)[..., None]
-    x = xp.where(keep, x - xp.where(some, top, 0.0), 0.0)
+    x = xp.where(keep, (x - xp.where(some, top, 0.0)) / gamma, 0.0)
+    x = xp.where(x < -_FAR, -_FAR, x)  # -inf would be NaN times a weight of 0
     if isinstance(omega, KernelRegularizer):
         omega = omega.exact
         found = _dual(omega)(omega.theta, x, y, keep) + omega.value(y, keep) - (x * y).sum(-1)
     else:
         found = _frank_wolfe_gap(x - _gradient(omega, y), y, keep)
-    found = xp.where(some[..., 0], found, 0.0)
+    found = xp.where(some[..., 0], (found[..., None] * gamma)[..., 0], 0.0)
     return xp.where(infeasible & (x == x).all(-1), float("inf"), found)
 
 

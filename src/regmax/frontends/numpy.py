@@ -135,11 +135,12 @@ def duality_gap(omega: Regularizer, x: NDArray[Any], y: NDArray[Any], dim: int, 
         return _by_torch("duality_gap", omega, x, y, dim, gamma, mask)
     rows = prepare("duality_gap(...)", x, dim, gamma, mask, omega.theta, omega.bounds)
     weights = prepare("duality_gap(...): y", y, dim, 1.0, None).x.astype(np.float64)
-    theta = rows.theta[:, None] if is_array(rows.theta) else rows.theta
-    with np.errstate(invalid="ignore", divide="ignore"):  # rows of NaN, or without a kept position
-        tolerance = np.finfo(y.dtype).eps ** 0.5
-        gap = duality.gap(omega.with_theta(theta), rows.x.astype(np.float64), weights, kept(rows), tolerance)
-    return rows.restore_values(rows.gamma * gap)
+    theta, gamma = (value[:, None] if is_array(value) else value for value in (rows.theta, rows.gamma))
+    x, omega, tolerance = rows.x.astype(np.float64), omega.with_theta(theta), np.finfo(y.dtype).eps ** 0.5
+    with np.errstate(
+        invalid="ignore", divide="ignore", over="ignore"
+    ):  # rows of NaN, or without a kept position
+        return rows.restore_values(duality.gap(omega, x, weights, kept(rows), gamma, tolerance))
 
 
 def _objective(omega: KernelRegularizer, rows: Rows, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -126,11 +126,14 @@ def duality_gap(omega: Regularizer, x: Tensor, y: Tensor, dim: int, gamma: Any, 
     rows, _ = _lay_out("duality_gap(...)", omega, x, dim, gamma, mask)
     weights = prepare("duality_gap(...): y", y, dim, 1.0, None).x
     work = rows.x.dtype if x.device.type == "mps" else torch.float64  # which has no float64
-    theta = rows.theta.to(work) if isinstance(rows.theta, Tensor) else rows.theta
+    theta, gamma = (
+        value.to(work) if isinstance(value, Tensor) else value for value in (rows.theta, rows.gamma)
+    )
     if isinstance(omega, KernelRegularizer):
         omega = omega.with_theta(theta)
     tolerance = torch.finfo(y.dtype).eps ** 0.5
-    gap = duality.gap(omega, rows.x.to(work), weights.to(work), kept(rows).expand(rows.x.shape), tolerance)
+    keep = kept(rows).expand(rows.x.shape)
+    gap = duality.gap(omega, rows.x.to(work), weights.to(work), keep, gamma, tolerance)
     return _restore_values(rows, gap[..., None])
 
 
