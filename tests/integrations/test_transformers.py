@@ -219,8 +219,11 @@ def test_a_learnable_module_can_be_registered() -> None:
     sparse.register("learned", mapping)
     model = MODELS["bert"]
     inputs = model.inputs()
-    loss_of(model, model.build("learned"), inputs).backward()
-    assert all(torch.isfinite(p.grad).all() and p.grad.abs().sum() > 0 for p in mapping.parameters())
+    built = model.build("learned")
+    loss_of(model, built, inputs).backward()
+    found = [p for name, p in built.named_parameters() if "regmax_mapping" in name]
+    assert len(found) == 4  # lam and gamma of two layers
+    assert all(torch.isfinite(p.grad).all() and p.grad.abs().sum() > 0 for p in found)
 
 
 @pytest.mark.parametrize("value", [torch.finfo(torch.float32).min, -torch.inf])

@@ -107,7 +107,7 @@ def test_other_implementations_are_not_replaced() -> None:
 def test_a_wrong_mapping_raises_at_once() -> None:
     with pytest.raises(ValueError, match="`mapping` must be one of"):
         sparse.register("my-mapping")
-    with pytest.raises(TypeError, match=r"a name, a regularizer or a callable\. Got int"):
+    with pytest.raises(TypeError, match=r"a name, a regularizer, a module or a callable\. Got int"):
         sparse.register("my-mapping", 3)
     with pytest.raises(ValueError, match="needs a name"):
         sparse.register(mapping="fusedmax")
@@ -205,7 +205,7 @@ def test_one_name_for_two_mappings_raises(tmp_path: Path) -> None:
 
 def test_tensors_among_the_strengths_are_not_saved(tmp_path: Path) -> None:
     sparse.register("per-head", regmax.FusedLasso(lam=torch.full((2, 1, 1), 0.1)))
-    with pytest.raises(TypeError, match=r"only strengths that are numbers\. 'per-head' has a tensor"):
+    with pytest.raises(TypeError, match=r"only strengths that are numbers or learned\. 'per-head' has a tensor"):
         sparse.save_pretrained(MODELS["gpt2"].build("per-head"), tmp_path)
 
 
