@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 def attention_heads(
     attentions: Any,
     *,
+    example: int | None = None,
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
     largest: float = 1.0,
@@ -24,8 +25,9 @@ def attention_heads(
     """Draw the weights of every layer (rows) and head (columns) of a transformer; exact zeros are grey.
 
     Args:
-        attentions: (layers, heads, target, source), or a sequence of one array or tensor (heads, target, source) per
-            layer; a batch dimension of size 1, as transformers returns it, is dropped. NaN marks masked positions.
+        attentions: (layers, heads, target, source), or a sequence of one array or tensor per layer, (heads, target,
+            source) or (batch, heads, target, source) as transformers returns it. NaN where a position is masked.
+        example: which example of a batch, counted from 0; may be omitted for a batch of one.
         layers: which layers, counted from 0; by default all.
         heads: which heads; by default all.
         largest: the weight of the darkest colour.
@@ -40,7 +42,7 @@ def attention_heads(
         >>> len([axes for axes in figure.axes if axes.images])
         6
     """
-    stacked = [_layer(layer, number) for number, layer in enumerate(attentions)]
+    stacked = [_layer(layer, number, example) for number, layer in enumerate(attentions)]
     chosen_layers = range(len(stacked)) if layers is None else layers
     chosen_heads = range(len(stacked[0])) if heads is None else heads
     figure = new_figure(1.25 * len(chosen_heads) + 0.9, 1.35 * len(chosen_layers) + 0.4)
@@ -59,9 +61,16 @@ def attention_heads(
     return figure
 
 
-def _layer(attention: Any, number: int) -> NDArray[np.float64]:
+def _layer(attention: Any, number: int, example: int | None) -> NDArray[np.float64]:
     y = array(attention)
-    y = y[0] if y.ndim == 4 and len(y) == 1 else y
+    if y.ndim == 4:
+        if example is None and len(y) > 1:
+            raise ValueError(
+                f"`attention_heads(...)` draws one example of a batch. Got {len(y)}: choose one, `example=0` say."
+            )
+        if not 0 <= (example or 0) < len(y):
+            raise ValueError(f"`attention_heads(..., example=...)` must be in [0, {len(y)}). Got {example}.")
+        return y[example or 0]
     if y.ndim != 3:
         raise ValueError(f"`attentions[{number}]` must be (heads, target, source). Got shape {y.shape}.")
     return y

@@ -51,7 +51,9 @@ class Setting:
                 raise ValueError(
                     f"A strength is a number, e.g. `{name}=0.1`. Got {pair!r} in {text!r}."
                 ) from None
-        return cls(mapping, tuple(strengths))
+        setting = cls(mapping, tuple(strengths))
+        setting(np.zeros((1, 1)))  # the mapping itself refuses strengths out of its range
+        return setting
 
     @property
     def parameters(self) -> dict[str, float]:
