@@ -31,7 +31,7 @@ MAPPINGS: dict[str, KernelRegularizer] = {
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print the table, train, and name the report last; with `--quick`, the picture of the table."""
+    """Print the table, train, and print the report's path last; with `--quick`, only the table and its picture."""
     options = parser().parse(arguments)
     rows = [row(name, omega) for name, omega in MAPPINGS.items()]
     terminal.show(SENTENCE.split(), SCORES, rows)

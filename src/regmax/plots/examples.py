@@ -189,13 +189,13 @@ def _score(number: Any, place: str) -> float:
     if number is None:
         return -math.inf
     if isinstance(number, bool) or not isinstance(number, int | float):
-        raise FormatError(f"`{place}` must be a number, or null where it is masked. Got {_short(number)}.")
+        raise FormatError(f"`{place}` must be a number, or null if it is masked. Got {_short(number)}.")
     try:
         score = float(number)
     except OverflowError:  # an integer of hundreds of digits
         score = math.inf
     if math.isnan(score) or score == math.inf:
-        raise FormatError(f"`{place}` must be finite, or null where it is masked. Got {score}.")
+        raise FormatError(f"`{place}` must be finite, or null if it is masked. Got {score}.")
     return score
 
 

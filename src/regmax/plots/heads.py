@@ -26,7 +26,7 @@ def attention_heads(
 
     Args:
         attentions: (layers, heads, target, source), or a sequence of one array or tensor per layer, (heads, target,
-            source) or (batch, heads, target, source) as transformers returns it. NaN where a position is masked.
+            source) or (batch, heads, target, source) as transformers returns it. NaN marks masked positions.
         example: which example of a batch, counted from 0; may be omitted for a batch of one.
         layers: which layers, counted from 0; by default all.
         heads: which heads; by default all.

@@ -13,9 +13,9 @@ from regmax.plots.runs import Run, read_runs, run_examples
 
 _TERMS = (
     "Means over the rows of attention weights; a table's title says whether their target is the model's output or the "
-    "reference. Support: weights that are not exactly zero. Segments: runs of neighbours of one nonzero weight. "
-    "Clusters: distinct nonzero weights. Precision and recall: of the support, against the source words that a target "
-    "word stands for, if they are known; mass: the weight on them."
+    "reference. Support: weights that are not exactly zero. Segments: maximal sequences of adjacent equal nonzero "
+    "weights. Clusters: distinct nonzero weights. Precision and recall: of the support, relative to the source words "
+    "that a target word stands for, if known; mass: the weight on them."
 )
 _TARGETS = "The target of a translation or a summary is what each model wrote itself."
 
@@ -43,7 +43,7 @@ def write_report(
     Args:
         folders: the runs' folders; their `history.json`, `examples.json` and `config.json` are read.
         path: the HTML file to write.
-        tables: what `regmax.experiments.tables.tables` returns for these runs.
+        tables: the result of `regmax.experiments.tables.tables` for these runs.
         speeds: training speed as a ratio to softmax by name, measured in turns (`regmax.experiments.speed`). It is not
             taken from the runs' epochs: their wall clock also measures what else the machine was doing.
 

@@ -55,8 +55,8 @@ class MissingGlyphWarning(UserWarning):
 def readable(tokens: Sequence[str]) -> list[str]:
     """Subwords without their vocabulary's marks; a subword that continues a word begins with an undertie.
 
-    WordPiece (`##ing`), SentencePiece (`▁the`), byte-level BPE (`Ġthe`) and `lo@@ w` are told by their marks; tokens
-    without any are left as they are. The Moses tokenizer's escapes (`d&apos;`) are undone.
+    WordPiece (`##ing`), SentencePiece (`▁the`), byte-level BPE (`Ġthe`) and `lo@@ w` are recognised by their marks;
+    tokens without marks are not changed. The Moses tokenizer's escapes (`d&apos;`) are undone.
 
     Example:
         >>> readable(["un", "##believ", "##able", "!"])

@@ -9,11 +9,12 @@ from regmax.experiments.config import Config
 
 def mapping(config: Config) -> nn.Module:
     """The module of the configured mapping."""
+    lam = config.lam or 0.0  # None: a mapping without it
     modules: dict[str, nn.Module] = {
         "softmax": mappings.Softmax(gamma=config.gamma),
         "sparsemax": mappings.Sparsemax(gamma=config.gamma),
-        "fusedmax": mappings.Fusedmax(lam=max(config.lam, 0.0), gamma=config.gamma),
-        "oscarmax": mappings.Oscarmax(lam=max(config.lam, 0.0), gamma=config.gamma),
+        "fusedmax": mappings.Fusedmax(lam=lam, gamma=config.gamma),
+        "oscarmax": mappings.Oscarmax(lam=lam, gamma=config.gamma),
         "sqpnormmax": mappings.Sqpnormmax(p=config.p, gamma=config.gamma),
     }
     return modules[config.mapping]

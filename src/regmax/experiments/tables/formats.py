@@ -50,7 +50,7 @@ FORMATS: dict[str, Callable[[Sequence[Table]], str]] = {
 
 
 def _terminal(table: Table) -> str:
-    body = [[_PRINTED.get(name, name), *(_starred(cell) for cell in cells)] for name, cells in table.rows]
+    body = [[_printed(name), *(_starred(cell) for cell in cells)] for name, cells in table.rows]
     widths = [max(map(len, column)) for column in zip(*body, strict=True)]
     # A long name is split over several lines to keep the column narrow.
     widths = [max(width, _NARROWEST) for width in widths]
@@ -67,8 +67,7 @@ def _terminal(table: Table) -> str:
 def _markdown(table: Table) -> str:
     rule = "|---|" + "---:|" * len(table.columns)
     body = [
-        f"| {_PRINTED.get(name, name)} | {' | '.join(_bold(c, '**') for c in cells)} |"
-        for name, cells in table.rows
+        f"| {_printed(name)} | {' | '.join(_bold(c, '**') for c in cells)} |" for name, cells in table.rows
     ]
     return "\n".join([f"**{table.title}**", "", f"| {' | '.join(_head(table))} |", rule, *body]) + "\n"
 
@@ -82,8 +81,14 @@ def _latex(table: Table) -> str:
         r"\midrule",
     ]
     for name, cells in table.rows:
-        lines.append(" & ".join([_PRINTED.get(name, name), *(_latex_cell(cell) for cell in cells)]) + r" \\")
+        lines.append(" & ".join([_escaped(_printed(name)), *(_latex_cell(cell) for cell in cells)]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def _printed(label: str) -> str:
+    """A row's label, its mapping as the paper writes it."""
+    mapping, comma, rest = label.partition(",")
+    return _PRINTED.get(mapping, mapping) + comma + rest
 
 
 def _head(table: Table) -> list[str]:
@@ -93,7 +98,7 @@ def _head(table: Table) -> list[str]:
 def _number(cell: Cell | None, plus_minus: str = " ± ") -> str:
     if cell is None:
         return _MISSING
-    digits = 0 if abs(cell.mean) >= 1000 else 2
+    digits = 0 if abs(cell.mean) >= 1000 else cell.digits
     mean = f"{cell.mean:,.{digits}f}"
     return mean if cell.deviation is None else f"{mean}{plus_minus}{cell.deviation:,.{digits}f}"
 
