@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ class Cell:
     mean: float
     deviation: float | None
     best: bool
+    digits: int = 2
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,22 @@ def test_the_title_of_a_runs_picture_names_its_mapping_once(run: Callable[..., P
     (example,) = run_examples([run("softmax"), run("fusedmax")]).examples
     figure = _panels(example, [])
     assert [axes.get_title() for axes in figure.axes[:2]] == ["softmax", "fusedmax, λ = 0.2"]
+
+
+def test_runs_that_differ_in_another_field_have_names_that_differ(
+    run: Callable[..., Path], tmp_path: Path
+) -> None:
+    folders = [run("softmax"), tmp_path / "longer"]
+    shutil.copytree(*folders)
+    (example,) = run_examples(folders).examples
+    assert [view.name for view in example.views] == ["softmax, seed 0, softmax-0", "softmax, seed 0, longer"]
+    page = write_report(folders, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page.count("<polyline") == 2  # a curve of dev loss for each
+
+
+def test_the_escapes_of_moses_are_undone_in_the_reference(run: Callable[..., Path]) -> None:
+    (example,) = run_examples([run("softmax", reference="l&apos; ami &amp; moi")]).examples
+    assert example.note == "reference: l' ami & moi"
 
 
 def test_only_speeds_that_were_measured_in_turns_are_shown(run: Callable[..., Path], tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def _table(table: TableLike) -> str:
 def _cell(cell: Any) -> str:
     if cell is None:
         return "<td>—</td>"
-    text = f"{cell.mean:,.0f}" if abs(cell.mean) >= 1000 else f"{cell.mean:.2f}"
+    text = f"{cell.mean:,.0f}" if abs(cell.mean) >= 1000 else f"{cell.mean:.{cell.digits}f}"
     text += "" if cell.deviation is None else f" ± {cell.deviation:.2f}"
     return f"<td><strong>{text}</strong></td>" if cell.best else f"<td>{text}</td>"
 
@@ -108,7 +108,7 @@ def _charts(runs: Sequence[Run], speeds: Mapping[str, float]) -> str:
     shown = [name for name in ("train loss", "dev loss", "dev accuracy") if _measured(runs, name)]
     charts = [line_chart(name, _curves(runs, name), x_label="epoch") for name in shown]
     if len(speeds) > 1:
-        charts.append(bar_chart("training speed relative to softmax, steps in turns", speeds))
+        charts.append(bar_chart("speed relative to softmax, in turns", speeds))
     return f'<div class="charts">{"".join(charts)}</div>'
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from regmax.files import read_json
 from regmax.plots.examples import Example, Examples, FormatError, View, parse_examples
 from regmax.plots.settings import PARAMETERS, Setting
+from regmax.plots.text import unescaped
 
 _LABELS = re.compile(r"(\w+) \(gold: (\w+)\)")
 
@@ -46,17 +47,27 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
     """
     configs = [_json(folder / "config.json") for folder in folders]
     settings = [_setting(config, folder) for config, folder in zip(configs, folders, strict=True)]
-    labels = [setting.label for setting in settings]
+    names = _names(configs, settings, folders)
     runs = []
-    for folder, config, setting in zip(folders, configs, settings, strict=True):
-        unique = labels.count(setting.label) == 1
-        name = setting.label if unique else f"{setting.label}, seed {config.get('seed', folder.name)}"
+    for folder, config, setting, name in zip(folders, configs, settings, names, strict=True):
         annealed = setting.mapping == "softmax" or config.get("anneal_from", 0) > 0
         history = _history(folder)
         test = tuple(config.get("test", ()))
         scaled = config.get("scaled", True)
         runs.append(Run(folder, name, setting, history, config.get("task", ""), test, annealed, scaled))
     return runs
+
+
+def _names(configs: Sequence[Any], settings: Sequence[Setting], folders: Sequence[Path]) -> list[str]:
+    """The mapping; with the seed, and then with the folder, if runs would share a name."""
+    names = [setting.label for setting in settings]
+    seeds = [f"seed {config.get('seed', '?')}" for config in configs]
+    for further in (seeds, [folder.name for folder in folders]):
+        names = [
+            name if names.count(name) == 1 else f"{name}, {text}"
+            for name, text in zip(names, further, strict=True)
+        ]
+    return names
 
 
 def run_examples(folders: Sequence[Path | str]) -> Examples:
@@ -139,6 +150,7 @@ def _named(example: dict[str, Any]) -> tuple[dict[str, Any], str]:
         output, reference = older.groups()
         hypothesis, premise = (" ".join(map(str, example.get(key, ()))) for key in ("target", "source"))
         example = {**example, "name": f"{hypothesis} ← {premise}"}
+    reference = " ".join(unescaped(reference.split()))
     return {**example, "note": f"reference: {reference}" if reference else ""}, output
 
 

@@ -66,7 +66,7 @@ def readable(tokens: Sequence[str]) -> list[str]:
         >>> readable(["l&apos;", "R&amp;D"])
         ["l'", 'R&D']
     """
-    tokens = _unescaped(tokens)
+    tokens = unescaped(tokens)
     if any(re.match(r"##.", token) for token in tokens):
         return [re.sub("^##(?=.)", JOINER, token) for token in tokens]
     if any(token.endswith("@@") for token in tokens):
@@ -82,7 +82,7 @@ def readable(tokens: Sequence[str]) -> list[str]:
     return list(tokens)
 
 
-def _unescaped(tokens: Sequence[str]) -> Sequence[str]:
+def unescaped(tokens: Sequence[str]) -> Sequence[str]:
     """The tokens without the escapes of the Moses tokenizer.
 
     It escapes every sign in `_MOSES`, so a token that has one is not its work, and `&amp;` then stands for itself.
