@@ -31,7 +31,7 @@ def ratio_bar(result: Result) -> float | None:
     if result.run != BOTH or not result.case.is_million:
         return None
     if result.scores in ("normal", "attention"):
-        return RATIOS[result.contestant].get(result.d)
+        return RATIOS.get(result.contestant, {}).get(result.d)
     return FLAT_RATIO if result.scores == "flat" else None
 
 

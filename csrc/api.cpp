@@ -1,21 +1,20 @@
 // The C interface: checks arguments and chooses the instruction set.
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
-#include <memory>
 #include <new>
-#include <type_traits>
 
 // The library hides its symbols, except these.
 #pragma GCC visibility push(default)
 #include "regmax.h"
 #pragma GCC visibility pop
 
-#include "calls.hpp"
-#include "gamma.hpp"
-#include "threads.hpp"
+#include "runtime/calls.hpp"
+#include "runtime/threads.hpp"
+#include "runtime/tiers.hpp"
 
 namespace regmax {
 
@@ -62,37 +61,25 @@ const Core& current_core() {
   return core ? *core : **available_cores();
 }
 
-bool valid_strength(int32_t kernel, double theta) {
-  if (kernel == REGMAX_SPARSEMAX) return true;
-  if (kernel == REGMAX_SQPNORMMAX) return theta > 1 && theta <= 2;
-  return theta >= 0 && std::isfinite(theta);
-}
-
-bool valid_gamma(double gamma) { return gamma > 0 && std::isfinite(gamma); }
-
 bool all_given(std::initializer_list<const void*> pointers) {
-  for (const void* pointer : pointers) {
-    if (!pointer) return false;
-  }
-  return true;
+  return std::find(pointers.begin(), pointers.end(), nullptr) == pointers.end();
 }
 
 bool known_type(int32_t dtype) { return dtype == REGMAX_FLOAT32 || dtype == REGMAX_FLOAT64; }
 
-// The type and the size. `arrays` are what the call reads and writes in full.
+// The type and the size; `arrays` are read or written in full.
 bool valid_shape(const regmax_rows& rows, std::initializer_list<const void*> arrays) {
   if (!known_type(rows.dtype) || rows.n < 0 || rows.d < 0) return false;
+  if (rows.mask && (rows.mask_rows < 1 || rows.mask_repeat < 1)) return false;
   return rows.n == 0 || rows.d == 0 || all_given(arrays);
 }
 
-bool valid_mapping(const regmax_rows& rows) {
-  if (rows.kernel < REGMAX_SPARSEMAX || rows.kernel > REGMAX_PROX_OSCAR) return false;
-  if (rows.mask && (rows.mask_rows < 1 || rows.mask_repeat < 1)) return false;
-  if (!rows.thetas && !valid_strength(rows.kernel, rows.theta)) return false;
-  if (!rows.gammas && !valid_gamma(rows.gamma)) return false;
-  for (int64_t i = 0; (rows.thetas || rows.gammas) && i < rows.n; ++i) {
-    if (rows.thetas && !valid_strength(rows.kernel, rows.thetas[i])) return false;
-    if (rows.gammas && !valid_gamma(rows.gammas[i])) return false;
+bool valid_gamma(double gamma) { return gamma > 0 && std::isfinite(gamma); }
+
+bool valid_gammas(const regmax_rows& rows) {
+  if (!rows.gammas) return valid_gamma(rows.gamma);
+  for (int64_t i = 0; i < rows.n; ++i) {
+    if (!valid_gamma(rows.gammas[i])) return false;
   }
   return true;
 }
@@ -106,87 +93,26 @@ bool valid_weights(const regmax_rows& rows) {
 }
 
 bool valid(const regmax_attention& call) {
-  return known_type(call.dtype) && call.kernel >= REGMAX_SPARSEMAX && call.kernel <= REGMAX_SQPNORMMAX &&
-         valid_strength(call.kernel, call.theta) && call.heads >= 1 && call.groups >= 1 &&
-         call.heads % call.groups == 0 && call.queries >= 1 && call.keys >= 1 && call.keys <= INT32_MAX &&
-         call.e >= 0 && call.e % 16 == 0 && call.e_v >= 0 && call.e_v % 16 == 0 && call.dropout_p >= 0 &&
-         call.dropout_p <= 1 && all_given({call.q, call.k, call.v}) &&
+  return known_type(call.dtype) && call.heads >= 1 && call.groups >= 1 && call.heads % call.groups == 0 &&
+         call.queries >= 1 && call.keys >= 1 && call.keys <= INT32_MAX && call.e >= 0 && call.e % 16 == 0 &&
+         call.e_v >= 0 && call.e_v % 16 == 0 && call.dropout_p >= 0 && call.dropout_p <= 1 &&
+         all_given({call.q, call.k, call.v}) &&
          (!call.mask || (call.mask_slices && (call.mask_rows == 1 || call.mask_rows == call.queries))) &&
          (!call.bias || (call.bias_slices && (call.bias_rows == 1 || call.bias_rows == call.queries)));
 }
 
-// Calls run(0.0f) or run(0.0): its argument's type is that of the call's arrays, which has been checked.
-template <class Run>
-int32_t with_type(int32_t dtype, Run run) {
-  return dtype == REGMAX_FLOAT32 ? run(0.0f) : run(0.0);
-}
-
-template <class T, class F32, class F64>
-auto by_type(F32 f32, F64 f64) {
-  if constexpr (std::is_same_v<T, float>) {
-    return f32;
-  } else {
-    return f64;
-  }
-}
-
-template <class T>
-int32_t run_argmax(const regmax_rows& r) {
-  const Core& core = current_core();
-  Argmax<T> call{
-      r.kernel, static_cast<const T*>(r.x),           static_cast<T*>(r.y), r.support, r.joined, r.n,
-      r.d,      {r.mask, r.mask_rows, r.mask_repeat}, {r.theta, r.thetas},  r.threads};
-  std::unique_ptr<T[]> divided;
-  if (has_gamma(r)) {
-    divided.reset(new (std::nothrow) T[static_cast<std::size_t>(r.n * r.d)]);
-    if (!divided) return REGMAX_OUT_OF_MEMORY;
-    divide_scores(r, divided.get());
-    call.x = divided.get();
-  }
-  return by_type<T>(core.argmax_f32, core.argmax_f64)(call);
-}
-
-template <class T>
-int32_t run_jacobian_product(const regmax_rows& r) {
-  const Core& core = current_core();
-  const JacobianProduct<T> call{r.kernel,
-                                static_cast<const T*>(r.y),
-                                r.support,
-                                r.joined,
-                                static_cast<const T*>(r.v),
-                                static_cast<T*>(r.out),
-                                r.n,
-                                r.d,
-                                {r.mask, r.mask_rows, r.mask_repeat},
-                                {r.theta, r.thetas},
-                                r.threads};
-  const int32_t status = by_type<T>(core.jacobian_product_f32, core.jacobian_product_f64)(call);
-  if (status == REGMAX_OK && has_gamma(r)) divide_products<T>(r);
-  return status;
+void free_block(regmax_weights_block& block) {
+  std::free(block.columns);
+  std::free(block.values);
+  std::free(block.joined);
+  block = {};
 }
 
 void free_blocks(regmax_weights& weights) {
-  for (int64_t b = 0; weights.blocks && b < weights.count; ++b) {
-    std::free(weights.blocks[b].columns);
-    std::free(weights.blocks[b].values);
-    std::free(weights.blocks[b].joined);
-  }
+  for (int64_t b = 0; weights.blocks && b < weights.count; ++b) free_block(weights.blocks[b]);
   std::free(weights.blocks);
   weights.blocks = nullptr;
   weights.count = 0;
-}
-
-// Copies one block's entries to `size` and the following, and frees them.
-void take_block(regmax_weights_block& block, int64_t size, int64_t item_size, int32_t* columns, void* values,
-                uint8_t* joined) {
-  const auto take = [](auto& from, void* to, int64_t bytes) {
-    if (bytes && from && to) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-    std::free(from);
-    from = nullptr;
-  };
-  take(block.columns, columns + size, block.size * 4);
-  take(block.values, static_cast<char*>(values) + size * item_size, block.size * item_size);
-  take(block.joined, joined ? joined + size : nullptr, block.size);
 }
 
 }  // namespace
@@ -195,28 +121,19 @@ void take_block(regmax_weights_block& block, int64_t size, int64_t item_size, in
 using namespace regmax;
 
 int32_t regmax_argmax(const regmax_rows* rows) {
-  if (!valid_shape(*rows, {rows->x, rows->y}) || !valid_mapping(*rows)) return REGMAX_BAD_ARGUMENT;
-  if (rows->n == 0 || rows->d == 0) return REGMAX_OK;
-  return with_type(rows->dtype, [&](auto zero) { return run_argmax<decltype(zero)>(*rows); });
+  if (!valid_shape(*rows, {rows->x, rows->y}) || !valid_gammas(*rows)) return REGMAX_BAD_ARGUMENT;
+  return current_core().argmax(*rows);
 }
 
 int32_t regmax_jacobian_product(const regmax_rows* rows) {
-  if (!valid_shape(*rows, {rows->y, rows->v, rows->out}) || !valid_mapping(*rows)) return REGMAX_BAD_ARGUMENT;
-  if (rows->n == 0 || rows->d == 0) return REGMAX_OK;
-  return with_type(rows->dtype, [&](auto zero) { return run_jacobian_product<decltype(zero)>(*rows); });
+  if (!valid_shape(*rows, {rows->y, rows->v, rows->out}) || !valid_gammas(*rows)) return REGMAX_BAD_ARGUMENT;
+  return current_core().jacobian_product(*rows);
 }
 
 int32_t regmax_prox_owl(const regmax_rows* rows) {
   if (!valid_shape(*rows, {rows->x, rows->y, rows->weights})) return REGMAX_BAD_ARGUMENT;
   if (rows->n == 0 || rows->d == 0) return REGMAX_OK;
-  if (!valid_weights(*rows)) return REGMAX_BAD_ARGUMENT;
-  return with_type(rows->dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const Core& core = current_core();
-    return by_type<T>(core.prox_owl_f32,
-                      core.prox_owl_f64)({static_cast<const T*>(rows->x), static_cast<T*>(rows->y), rows->n,
-                                          rows->d, rows->weights, rows->threads});
-  });
+  return valid_weights(*rows) ? current_core().prox_owl(*rows) : int32_t{REGMAX_BAD_ARGUMENT};
 }
 
 int32_t regmax_attention_forward(const regmax_attention* call, regmax_weights** weights) {
@@ -224,12 +141,7 @@ int32_t regmax_attention_forward(const regmax_attention* call, regmax_weights** 
   if (!valid(*call) || !call->out) return REGMAX_BAD_ARGUMENT;
   regmax_weights* const kept = weights ? new (std::nothrow) regmax_weights{} : nullptr;
   if (weights && !kept) return REGMAX_OUT_OF_MEMORY;
-  const int32_t status = with_type(call->dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const Core& core = current_core();
-    const auto run = by_type<T>(core.attention_forward_f32, core.attention_forward_f64);
-    return run(*call, static_cast<T*>(call->out), kept);
-  });
+  const int32_t status = current_core().attention_forward(*call, kept);
   if (status == REGMAX_OK && weights) *weights = kept;
   if (status != REGMAX_OK && kept) regmax_attention_free(kept);
   return status;
@@ -245,12 +157,20 @@ int32_t regmax_attention_take(regmax_weights* weights, int64_t* starts, int32_t*
                               uint8_t* joined) {
   if (!weights->blocks || !starts) return REGMAX_BAD_ARGUMENT;
   if (regmax_attention_size(weights) && !all_given({columns, values})) return REGMAX_BAD_ARGUMENT;
+  const int64_t item = weights->item_size;
   int64_t size = 0, row = 0;
   starts[0] = 0;
   for (int64_t b = 0; b < weights->count; ++b) {
     regmax_weights_block& block = weights->blocks[b];
-    take_block(block, size, weights->item_size, columns, values, joined);
-    for (int64_t r = 0; r < block.rows; ++r) starts[++row] = size += block.counts[r];
+    for (int64_t r = 0; r < block.rows; ++r) {
+      const int64_t from = block.starts[r], count = block.counts[r];
+      std::copy_n(block.columns + from, count, columns + size);
+      std::copy_n(static_cast<char*>(block.values) + item * from, item * count,
+                  static_cast<char*>(values) + item * size);
+      if (joined && block.joined) std::copy_n(block.joined + from, count, joined + size);
+      starts[++row] = size += count;
+    }
+    free_block(block);
   }
   free_blocks(*weights);
   return REGMAX_OK;
@@ -264,20 +184,13 @@ void regmax_attention_free(regmax_weights* weights) {
 int32_t regmax_attention_backward(const regmax_attention* call) {
   if (!valid(*call) || !all_given({call->starts, call->out_grad, call->q_grad, call->k_grad, call->v_grad}))
     return REGMAX_BAD_ARGUMENT;
-  return with_type(call->dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const Core& core = current_core();
-    const auto run = by_type<T>(core.attention_backward_f32, core.attention_backward_f64);
-    return run(*call, {call->starts, call->columns, static_cast<const T*>(call->values), call->joined,
-                       static_cast<const T*>(call->out_grad), static_cast<T*>(call->q_grad),
-                       static_cast<T*>(call->k_grad), static_cast<T*>(call->v_grad)});
-  });
+  return current_core().attention_backward(*call);
 }
 
 const char* regmax_instruction_set(void) { return current_core().name; }
 
 int32_t regmax_use_instruction_set(const char* name) {
-  for (const Core* const* core = available_cores(); *core; ++core) {
+  for (const Core* const* core = available_cores(); name && *core; ++core) {
     if (std::strcmp(name, (*core)->name) == 0) {
       chosen.store(*core, std::memory_order_relaxed);
       return REGMAX_OK;
@@ -285,6 +198,8 @@ int32_t regmax_use_instruction_set(const char* name) {
   }
   return REGMAX_BAD_ARGUMENT;
 }
+
+int32_t regmax_force_tier(const char* name) { return force_tier(name) ? REGMAX_OK : REGMAX_BAD_ARGUMENT; }
 
 void regmax_borrow_threads(void (*gomp_parallel)(void (*)(void*), void*, unsigned, unsigned)) {
   borrow_threads(gomp_parallel);

@@ -25,24 +25,29 @@ class Arguments {
   bool complete() const { return complete_; }
   bool valid() const { return complete_ && !PyErr_Occurred(); }
   PyObject* object() { return next_ < end_ ? *next_++ : Py_None; }
-  double number() { return PyFloat_AsDouble(object()); }
-  int64_t integer() { return PyLong_AsLongLong(object()); }
 
-  int64_t integer_or(int64_t missing) {
-    PyObject* value = object();
-    return value == Py_None ? missing : PyLong_AsLongLong(value);
+  // Reads the next argument. None leaves an integer as it is, and is the address nullptr.
+  Arguments& operator>>(double& number) {
+    number = PyFloat_AsDouble(object());
+    return *this;
   }
-
-  int32_t code() {
-    const int64_t value = integer();
+  Arguments& operator>>(int64_t& number) {
+    PyObject* value = object();
+    if (value != Py_None) number = PyLong_AsLongLong(value);
+    return *this;
+  }
+  Arguments& operator>>(int32_t& code) {
+    int64_t value = 0;
+    *this >> value;
     if (value != static_cast<int32_t>(value)) PyErr_SetString(PyExc_OverflowError, "a code needs 32 bits");
-    return static_cast<int32_t>(value);
+    code = static_cast<int32_t>(value);
+    return *this;
   }
-
-  template <class P = void>
-  P* pointer() {
+  template <class P>
+  Arguments& operator>>(P*& address) {
     PyObject* value = object();
-    return value == Py_None ? nullptr : static_cast<P*>(PyLong_AsVoidPtr(value));
+    address = value == Py_None ? nullptr : static_cast<P*>(PyLong_AsVoidPtr(value));
+    return *this;
   }
 
  private:
@@ -85,28 +90,16 @@ PyObject* finish_rows(const Arguments& in, const regmax_rows& rows, int32_t (*ru
 
 // What both calls on mappings end with.
 void read_mapping(Arguments& in, regmax_rows& rows) {
-  rows.n = in.integer();
-  rows.d = in.integer();
-  rows.theta = in.number();
-  rows.gamma = in.number();
-  rows.threads = in.code();
-  rows.support = in.pointer<uint64_t>();
-  rows.joined = in.pointer<uint64_t>();
-  rows.mask = in.pointer<uint8_t>();
-  rows.mask_rows = in.integer_or(1);
-  rows.mask_repeat = in.integer_or(1);
-  rows.thetas = in.pointer<double>();
-  rows.gammas = in.pointer<double>();
+  rows.mask_rows = rows.mask_repeat = 1;
+  in >> rows.n >> rows.d >> rows.theta >> rows.gamma >> rows.threads >> rows.support >> rows.joined;
+  in >> rows.mask >> rows.mask_rows >> rows.mask_repeat >> rows.thetas >> rows.gammas;
 }
 
 PyObject* argmax(PyObject*, PyObject* const* values, Py_ssize_t count) {
   Arguments in(values, count, 9, 16);
   if (!in.complete()) return nullptr;
   regmax_rows rows{};
-  rows.dtype = in.code();
-  rows.kernel = in.code();
-  rows.x = in.pointer();
-  rows.y = in.pointer();
+  in >> rows.dtype >> rows.kernel >> rows.x >> rows.y;
   read_mapping(in, rows);
   return finish_rows(in, rows, regmax_argmax);
 }
@@ -115,11 +108,7 @@ PyObject* jacobian_product(PyObject*, PyObject* const* values, Py_ssize_t count)
   Arguments in(values, count, 10, 17);
   if (!in.complete()) return nullptr;
   regmax_rows rows{};
-  rows.dtype = in.code();
-  rows.kernel = in.code();
-  rows.y = in.pointer();
-  rows.v = in.pointer();
-  rows.out = in.pointer();
+  in >> rows.dtype >> rows.kernel >> rows.y >> rows.v >> rows.out;
   read_mapping(in, rows);
   return finish_rows(in, rows, regmax_jacobian_product);
 }
@@ -128,13 +117,7 @@ PyObject* prox_owl(PyObject*, PyObject* const* values, Py_ssize_t count) {
   Arguments in(values, count, 7, 7);
   if (!in.complete()) return nullptr;
   regmax_rows rows{};
-  rows.dtype = in.code();
-  rows.x = in.pointer();
-  rows.y = in.pointer();
-  rows.n = in.integer();
-  rows.d = in.integer();
-  rows.weights = in.pointer<double>();
-  rows.threads = in.code();
+  in >> rows.dtype >> rows.x >> rows.y >> rows.n >> rows.d >> rows.weights >> rows.threads;
   return finish_rows(in, rows, regmax_prox_owl);
 }
 
@@ -143,30 +126,13 @@ constexpr Py_ssize_t kAttention = 24;
 
 regmax_attention read_attention(Arguments& in) {
   regmax_attention call{};
-  call.dtype = in.code();
-  call.kernel = in.code();
-  call.theta = in.number();
-  call.scale = in.number();
-  call.is_causal = in.code();
-  call.heads = in.integer();
-  call.groups = in.integer();
-  call.queries = in.integer();
-  call.keys = in.integer();
-  call.e = in.integer();
-  call.e_v = in.integer();
-  call.q = in.pointer();
-  call.k = in.pointer();
-  call.v = in.pointer();
-  call.mask = in.pointer<uint8_t>();
-  call.mask_slices = in.pointer<int64_t>();
-  call.mask_rows = in.integer();
-  call.bias = in.pointer();
-  call.bias_slices = in.pointer<int64_t>();
-  call.bias_rows = in.integer();
-  call.dropout_p = in.number();
-  call.seed = static_cast<uint64_t>(in.integer());
-  call.recompute = in.code();
-  call.threads = in.code();
+  int64_t seed = 0;
+  in >> call.dtype >> call.kernel >> call.theta >> call.scale >> call.is_causal;
+  in >> call.heads >> call.groups >> call.queries >> call.keys >> call.e >> call.e_v >> call.q >> call.k >>
+      call.v;
+  in >> call.mask >> call.mask_slices >> call.mask_rows >> call.bias >> call.bias_slices >> call.bias_rows;
+  in >> call.dropout_p >> seed >> call.recompute >> call.threads;
+  call.seed = static_cast<uint64_t>(seed);
   return call;
 }
 
@@ -181,8 +147,7 @@ PyObject* attention_forward(PyObject*, PyObject* const* values, Py_ssize_t count
   Arguments in(values, count, kAttention + 2, kAttention + 2);
   if (!in.complete()) return nullptr;
   regmax_attention call = read_attention(in);
-  call.out = in.pointer();
-  const bool keep = in.object() == Py_True;
+  const bool keep = (in >> call.out).object() == Py_True;
   if (!in.valid()) return nullptr;
   regmax_weights* weights = nullptr;
   if (!succeeded(without_gil([&] { return regmax_attention_forward(&call, keep ? &weights : nullptr); })))
@@ -202,10 +167,11 @@ PyObject* attention_take(PyObject*, PyObject* const* values, Py_ssize_t count) {
   Arguments in(values, count, 5, 5);
   if (!in.complete()) return nullptr;
   regmax_weights* weights = weights_of(in.object());
-  auto* starts = in.pointer<int64_t>();
-  auto* columns = in.pointer<int32_t>();
-  void* numbers = in.pointer();
-  auto* joined = in.pointer<uint8_t>();
+  int64_t* starts;
+  int32_t* columns;
+  void* numbers;
+  uint8_t* joined;
+  in >> starts >> columns >> numbers >> joined;
   if (!in.valid()) return nullptr;
   return none_if(succeeded(
       without_gil([&] { return regmax_attention_take(weights, starts, columns, numbers, joined); })));
@@ -215,26 +181,21 @@ PyObject* attention_backward(PyObject*, PyObject* const* values, Py_ssize_t coun
   Arguments in(values, count, kAttention + 8, kAttention + 8);
   if (!in.complete()) return nullptr;
   regmax_attention call = read_attention(in);
-  call.starts = in.pointer<int64_t>();
-  call.columns = in.pointer<int32_t>();
-  call.values = in.pointer();
-  call.joined = in.pointer<uint8_t>();
-  call.out_grad = in.pointer();
-  call.q_grad = in.pointer();
-  call.k_grad = in.pointer();
-  call.v_grad = in.pointer();
+  in >> call.starts >> call.columns >> call.values >> call.joined;
+  in >> call.out_grad >> call.q_grad >> call.k_grad >> call.v_grad;
   if (!in.valid()) return nullptr;
   return none_if(succeeded(without_gil([&] { return regmax_attention_backward(&call); })));
 }
 
 PyObject* instruction_set(PyObject*, PyObject*) { return PyUnicode_FromString(regmax_instruction_set()); }
 
-PyObject* use_instruction_set(PyObject*, PyObject* name) {
-  PyObject* text = PyUnicode_AsUTF8String(name);
-  if (!text) return nullptr;
-  const char* bytes = PyBytes_AsString(text);
-  const bool found = bytes && regmax_use_instruction_set(bytes) == REGMAX_OK;
-  Py_DECREF(text);
+// Calls a C function with a name, or NULL for None; returns whether it knew the name.
+template <int32_t (*choose)(const char*)>
+PyObject* choose_by_name(PyObject*, PyObject* name) {
+  PyObject* text = name == Py_None ? nullptr : PyUnicode_AsUTF8String(name);
+  if (!text && name != Py_None) return nullptr;
+  const bool found = choose(text ? PyBytes_AsString(text) : nullptr) == REGMAX_OK;
+  Py_XDECREF(text);
   return PyBool_FromLong(found);
 }
 
@@ -264,7 +225,8 @@ PyMethodDef methods[] = {
     fast("attention_backward", attention_backward),
     {"attention_size", attention_size, METH_O, nullptr},
     {"instruction_set", instruction_set, METH_NOARGS, nullptr},
-    {"use_instruction_set", use_instruction_set, METH_O, nullptr},
+    {"use_instruction_set", choose_by_name<regmax_use_instruction_set>, METH_O, nullptr},
+    {"force_tier", choose_by_name<regmax_force_tier>, METH_O, nullptr},
     {"borrow_threads", borrow_threads, METH_O, nullptr},
     {"abi_version", abi_version, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},

@@ -141,6 +141,10 @@ const char* regmax_instruction_set(void);
 /* Choose it by name, for tests and benchmarks; REGMAX_BAD_ARGUMENT if this machine or build lacks it. */
 int32_t regmax_use_instruction_set(const char* name);
 
+/* For tests: restrict row calls and attention to one tier, "lanes", "whole" or "scalar" (csrc/README.md); the
+ * scalar tier serves the rows that the named one leaves. NULL removes the restriction. */
+int32_t regmax_force_tier(const char* name);
+
 /* Take threads from the host program's OpenMP, whose GOMP_parallel this is; NULL: from the core's own pool
  * again. A forked child, in which OpenMP's threads are gone, returns to the pool by itself. */
 void regmax_borrow_threads(void (*gomp_parallel)(void (*work)(void*), void* context, unsigned threads,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
-from fronts import FRONTS, Front, choose_core
+from fronts import FRONTS, TIERS, Front, choose_core, forced_tier
 from hypothesis import HealthCheck, settings
 from table import TABLE, Entry
 
@@ -32,12 +34,17 @@ def entry(request: pytest.FixtureRequest) -> Entry:
     return request.param
 
 
-@pytest.fixture(params=["numpy-native", "numpy-fallback", "torch-native", "torch-tensors"])
-def front(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Front:
-    """NumPy and torch, each with the C++ core and without it."""
+PATHS = ["numpy-native", "numpy-fallback", "torch-native", "torch-tensors"]
+PATHS += [f"numpy-{tier}" for tier in TIERS]
+
+
+@pytest.fixture(params=PATHS)
+def front(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:
+    """NumPy and torch, each with the C++ core and without it, and the core restricted to each of its tiers."""
     name, _, path = request.param.partition("-")
-    choose_core(path == "native", monkeypatch)
-    return FRONTS[name]
+    choose_core(path == "native" or path in TIERS, monkeypatch)
+    with forced_tier(path if path in TIERS else None):
+        yield FRONTS[name]
 
 
 @pytest.fixture(params=["native", "tensors"])

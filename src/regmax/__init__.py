@@ -3,9 +3,9 @@
 NumPy arrays and torch tensors alike; torch is imported only when a tensor or a module is first touched.
 """
 
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
+from regmax import lazy
 from regmax.functional import (
     duality_gap,
     fusedmax,
@@ -55,6 +55,7 @@ __all__ = [
     "project_simplex",
     "prox_owl",
     "prox_tv1d",
+    "record_attention",
     "regularized_argmax",
     "regularized_max",
     "replace_attention",
@@ -64,18 +65,23 @@ __all__ = [
     "sqpnormmax",
 ]
 
-# What needs torch or matplotlib is imported when it is first touched.
-_LAZY_MODULES = ("compat", "integrations", "nn", "plots")
-_LAZY_NAMES = {"attention": "regmax.sparse_attention", "replace_attention": "regmax.nn.replace"}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LAZY_MODULES:
-        return import_module(f"regmax.{name}")
-    if name in _LAZY_NAMES:
-        return getattr(import_module(_LAZY_NAMES[name]), name)
-    raise AttributeError(f"module 'regmax' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+# What needs torch or matplotlib is imported when it is first used. Type checkers see the imports and no `__getattr__`,
+# which would make every name known to them.
+if TYPE_CHECKING:
+    from regmax import compat, integrations, nn, plots
+    from regmax.nn.recording import record_attention
+    from regmax.nn.replace import replace_attention
+    from regmax.sparse_attention import attention
+else:
+    __getattr__, __dir__ = lazy.attributes(
+        __name__,
+        {
+            "attention": "regmax.sparse_attention",
+            "compat": "regmax.compat",
+            "integrations": "regmax.integrations",
+            "nn": "regmax.nn",
+            "plots": "regmax.plots",
+            "record_attention": "regmax.nn.recording",
+            "replace_attention": "regmax.nn.replace",
+        },
+    )

@@ -1,14 +1,46 @@
-"""Which framework an array belongs to, and the few operations that NumPy and PyTorch name differently.
+"""What an array is, which framework it belongs to, and the few operations that NumPy and PyTorch name differently.
 
 torch is never imported here: an array of a framework can only exist once the framework was imported.
 """
 
 import sys
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 _NUMPY = (np.ndarray, np.generic)
+
+A = TypeVar("A")
+_Own = TypeVar("_Own", covariant=True)
+
+
+class AnyArray(Protocol):
+    """An array of any framework and any type, as far as a type checker must know it: no framework is imported."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The size of each dimension."""
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+
+    @property
+    def dtype(self) -> Any:
+        """The type of its entries."""
+
+
+class Array(AnyArray, Protocol[_Own]):
+    """An array of scores or weights; `Array[A]` is one whose framework computes arrays of the type A.
+
+    A parameter of torch computes tensors: -x tells what a function of x returns.
+    """
+
+    def __neg__(self) -> _Own:
+        """-x."""
+
+
+Strength = float | AnyArray
 
 
 def framework(x: Any) -> str | None:
@@ -17,6 +49,15 @@ def framework(x: Any) -> str | None:
     if torch is not None and isinstance(x, torch.Tensor):
         return "torch"
     return "numpy" if isinstance(x, _NUMPY) else None
+
+
+def check_plain(call: str, x: Any) -> None:
+    """Refuse a masked array: whoever reads its data would lose its mask."""
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(
+            f"`{call}` needs a plain array. Got a masked array: "
+            "pass `a.data`, and to a mapping `mask=~numpy.ma.getmaskarray(a)`."
+        )
 
 
 def namespace(x: Any) -> Any:
@@ -34,11 +75,32 @@ def is_array(x: Any) -> bool:
     return framework(x) is not None
 
 
+def is_module(x: Any) -> bool:
+    """Whether this is a torch module."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.nn.Module)
+
+
 def is_floating(x: Any) -> bool:
     """Whether an array or a tensor has a real floating-point type."""
     if framework(x) == "torch":
         return bool(x.dtype.is_floating_point)
     return bool(np.issubdtype(x.dtype, np.floating))
+
+
+def as_number(x: Any) -> Any:
+    """A NumPy scalar as a number; everything else as it is."""
+    return x.item() if isinstance(x, np.generic) else x
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two strengths are equal: numbers, or arrays of one framework with one shape and equal entries."""
+    a, b = as_number(a), as_number(b)
+    if not is_array(a) or not is_array(b):
+        return not is_array(a) and not is_array(b) and bool(a == b)
+    if framework(a) != framework(b) or a.shape != b.shape:
+        return False
+    return a is b or (getattr(a, "device", None) == getattr(b, "device", None) and bool((a == b).all()))
 
 
 def sort_descending(y: Any) -> Any:

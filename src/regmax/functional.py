@@ -5,11 +5,17 @@ positions that are False are deleted, as are scores of -inf; `gamma`, `lam` and 
 scores' kind that broadcast against the scores with size 1 along `dim` (one per head: shape `(heads, 1, 1)`).
 """
 
-from typing import Any
+from typing import Any, TypeVar, overload
 
+import numpy as np
+from numpy.typing import NDArray
+
+from regmax.arrays import A, AnyArray, Array, Strength
 from regmax.frontends import frontend
+from regmax.mappings import parse
 from regmax.regularizers import (
     FusedLasso,
+    KernelRegularizer,
     NegativeEntropy,
     Oscar,
     Regularizer,
@@ -18,8 +24,10 @@ from regmax.regularizers import (
 )
 from regmax.regularizers.base import Bounds
 
+F = TypeVar("F", bound=np.floating[Any])
 
-def softmax(scores: Any, dim: int = -1, *, gamma: Any = 1.0, mask: Any = None) -> Any:
+
+def softmax(scores: Array[A], dim: int = -1, *, gamma: Strength = 1.0, mask: AnyArray | None = None) -> A:
     """Softmax with temperature gamma: argmax over the simplex of <x, y> - gamma sum_i y_i log y_i.
 
     Args:
@@ -39,10 +47,17 @@ def softmax(scores: Any, dim: int = -1, *, gamma: Any = 1.0, mask: Any = None) -
     return frontend("softmax(scores)", scores).mapping(NegativeEntropy, None, scores, dim, gamma, mask)
 
 
-def sparsemax(scores: Any, dim: int = -1, *, gamma: Any = 1.0, mask: Any = None) -> Any:
+def sparsemax(scores: Array[A], dim: int = -1, *, gamma: Strength = 1.0, mask: AnyArray | None = None) -> A:
     """Sparsemax: argmax over the simplex of <x, y> - gamma/2 ||y||^2, the projection of x / gamma (Section 2.3).
 
-    Arguments and result are those of `softmax`; the smaller gamma, the sparser the weights.
+    Args:
+        scores: a NumPy array or a torch tensor.
+        dim: the dimension that is mapped to the simplex.
+        gamma: the strength of the regularizer, positive; the smaller, the sparser the weights.
+        mask: True where a score takes part.
+
+    Returns:
+        Weights of the scores' shape and type, which sum to 1 along `dim`.
 
     Example:
         >>> import numpy as np, regmax
@@ -52,7 +67,14 @@ def sparsemax(scores: Any, dim: int = -1, *, gamma: Any = 1.0, mask: Any = None)
     return frontend("sparsemax(scores)", scores).mapping(SquaredNorm, None, scores, dim, gamma, mask)
 
 
-def fusedmax(scores: Any, dim: int = -1, *, lam: Any = 0.1, gamma: Any = 1.0, mask: Any = None) -> Any:
+def fusedmax(
+    scores: Array[A],
+    dim: int = -1,
+    *,
+    lam: Strength = 0.1,
+    gamma: Strength = 1.0,
+    mask: AnyArray | None = None,
+) -> A:
     """Fusedmax: argmax over the simplex of <x, y> - gamma (1/2 ||y||^2 + lam sum_i |y_{i+1} - y_i|) (Section 3.2).
 
     Weights are sparse, and neighbours with close scores get exactly the same weight.
@@ -75,14 +97,29 @@ def fusedmax(scores: Any, dim: int = -1, *, lam: Any = 0.1, gamma: Any = 1.0, ma
     return frontend("fusedmax(scores)", scores).mapping(FusedLasso, lam, scores, dim, gamma, mask)
 
 
-def oscarmax(scores: Any, dim: int = -1, *, lam: Any = 0.01, gamma: Any = 1.0, mask: Any = None) -> Any:
+def oscarmax(
+    scores: Array[A],
+    dim: int = -1,
+    *,
+    lam: Strength = 0.01,
+    gamma: Strength = 1.0,
+    mask: AnyArray | None = None,
+) -> A:
     """Oscarmax, exact: argmax over the simplex of <x, y> - gamma (1/2 ||y||^2 + lam sum_{i<j} max(y_i, y_j)).
 
     Weights are sparse, and scores that are close get exactly the same weight wherever they stand (Section 3.2). The
     penalty grows with the length d: `lam = c / d` acts alike at every length, while lam=0.01 gives uniform weights at
     d = 2048. The paper computes an approximation, which is here as `OscarComposition`.
 
-    Arguments and result are those of `fusedmax`.
+    Args:
+        scores: a NumPy array or a torch tensor.
+        dim: the dimension that is mapped to the simplex.
+        lam: how strongly weights are clustered; 0 is sparsemax.
+        gamma: the strength of the whole regularizer, positive.
+        mask: True where a score takes part.
+
+    Returns:
+        Weights of the scores' shape and type, which sum to 1 along `dim`.
 
     Example:
         >>> import numpy as np, regmax
@@ -92,7 +129,9 @@ def oscarmax(scores: Any, dim: int = -1, *, lam: Any = 0.01, gamma: Any = 1.0, m
     return frontend("oscarmax(scores)", scores).mapping(Oscar, lam, scores, dim, gamma, mask)
 
 
-def sqpnormmax(scores: Any, dim: int = -1, *, p: Any = 1.5, gamma: Any = 1.0, mask: Any = None) -> Any:
+def sqpnormmax(
+    scores: Array[A], dim: int = -1, *, p: Strength = 1.5, gamma: Strength = 1.0, mask: AnyArray | None = None
+) -> A:
     """Sq-pnorm-max: argmax over the simplex of <x, y> - gamma/2 ||y||_p^2, p in (1, 2] (Section 3.1).
 
     Sparse like sparsemax, which is p = 2, with a smoother transition the smaller p is.
@@ -115,11 +154,36 @@ def sqpnormmax(scores: Any, dim: int = -1, *, p: Any = 1.5, gamma: Any = 1.0, ma
     return frontend("sqpnormmax(scores)", scores).mapping(SquaredPNorm, p, scores, dim, gamma, mask)
 
 
-def regularized_max(omega: Any, scores: Any, dim: int = -1, *, gamma: Any = 1.0, mask: Any = None) -> Any:
+@overload
+def regularized_max(
+    omega: Regularizer | str,
+    scores: NDArray[F],
+    dim: int = -1,
+    *,
+    gamma: Strength = 1.0,
+    mask: AnyArray | None = None,
+) -> NDArray[F]: ...
+@overload
+def regularized_max(
+    omega: Regularizer | str,
+    scores: Array[A],
+    dim: int = -1,
+    *,
+    gamma: Strength = 1.0,
+    mask: AnyArray | None = None,
+) -> A: ...
+def regularized_max(
+    omega: Regularizer | str,
+    scores: Any,
+    dim: int = -1,
+    *,
+    gamma: Strength = 1.0,
+    mask: AnyArray | None = None,
+) -> Any:
     """The paper's max_Omega(x) = max over the simplex of <x, y> - gamma Omega(y); its gradient is `regularized_argmax`.
 
     Args:
-        omega: a regularizer.
+        omega: a regularizer, or the name of a mapping (`"fusedmax,lam=0.2"`).
         scores: a NumPy array or a torch tensor.
         dim: the dimension that is reduced.
         gamma: the strength of the regularizer, positive.
@@ -133,15 +197,22 @@ def regularized_max(omega: Any, scores: Any, dim: int = -1, *, gamma: Any = 1.0,
         >>> round(float(regmax.regularized_max(regmax.NegativeEntropy(), np.array([1.0, 0.0]))), 6)
         1.313262
     """
-    _check_regularizer("regularized_max(omega, ...)", omega)
+    omega = regularizer_of("regularized_max(omega, ...)", omega)
     return frontend("regularized_max(omega, scores)", scores).maximum(omega, scores, dim, gamma, mask)
 
 
-def regularized_argmax(omega: Any, scores: Any, dim: int = -1, *, gamma: Any = 1.0, mask: Any = None) -> Any:
+def regularized_argmax(
+    omega: Regularizer | str,
+    scores: Array[A],
+    dim: int = -1,
+    *,
+    gamma: Strength = 1.0,
+    mask: AnyArray | None = None,
+) -> A:
     """The paper's Pi_Omega(x) = argmax over the simplex of <x, y> - gamma Omega(y), the gradient of `regularized_max`.
 
     Args:
-        omega: a regularizer.
+        omega: a regularizer, or the name of a mapping (`"fusedmax,lam=0.2"`).
         scores: a NumPy array or a torch tensor.
         dim: the dimension that is mapped to the simplex.
         gamma: the strength of the regularizer, positive.
@@ -155,18 +226,52 @@ def regularized_argmax(omega: Any, scores: Any, dim: int = -1, *, gamma: Any = 1
         >>> print(regmax.regularized_argmax(regmax.SquaredNorm(), np.array([1.0, 0.5]), gamma=2.0))
         [0.625 0.375]
     """
-    _check_regularizer("regularized_argmax(omega, ...)", omega)
-    return frontend("regularized_argmax(omega, scores)", scores).argmax(omega, scores, dim, gamma, mask)
+    omega = regularizer_of("regularized_argmax(omega, ...)", omega)
+    front = frontend("regularized_argmax(omega, scores)", scores)
+    if isinstance(omega, KernelRegularizer):
+        return front.mapping(type(omega), omega.theta, scores, dim, gamma, mask)
+    return front.argmax(omega, scores, dim, gamma, mask)
 
 
-def duality_gap(omega: Any, scores: Any, y: Any, dim: int = -1, *, gamma: Any = 1.0, mask: Any = None) -> Any:
-    """How far weights y are from the optimum: max_Omega(x) + gamma Omega(y) - <x, y>, at least 0, and 0 at the argmax.
+@overload
+def duality_gap(
+    omega: Regularizer | str,
+    scores: NDArray[F],
+    y: AnyArray,
+    dim: int = -1,
+    *,
+    gamma: Strength = 1.0,
+    mask: AnyArray | None = None,
+) -> NDArray[F]: ...
+@overload
+def duality_gap(
+    omega: Regularizer | str,
+    scores: Array[A],
+    y: AnyArray,
+    dim: int = -1,
+    *,
+    gamma: Strength = 1.0,
+    mask: AnyArray | None = None,
+) -> A: ...
+def duality_gap(
+    omega: Regularizer | str,
+    scores: Any,
+    y: AnyArray,
+    dim: int = -1,
+    *,
+    gamma: Strength = 1.0,
+    mask: AnyArray | None = None,
+) -> Any:
+    """How far weights y are from the optimum at most: a certificate, at least max_Omega(x) + gamma Omega(y) - <x, y>.
 
-    By strong convexity ||y - argmax||^2 is at most 2 gap / gamma for every regularizer with a squared norm in it. y
-    must lie on the simplex; weight on a deleted position has an infinite gap.
+    It is at least 0, and 0 at the argmax up to rounding. It compares the objective at y with that of a dual point which
+    is read off y: nothing is solved, so weights that are not optimal have a positive gap, whoever computed them. For a
+    `SmoothRegularizer` it is the Frank-Wolfe gap, max_i g_i - <g, y> with g = x - gamma grad Omega(y). By strong
+    convexity ||y - argmax||^2 is at most 2 gap / gamma for every regularizer with a squared norm in it. A y that is not
+    on the simplex, or has weight on a deleted position, has an infinite gap.
 
     Args:
-        omega: a regularizer.
+        omega: a regularizer, or the name of a mapping (`"fusedmax,lam=0.2"`).
         scores: a NumPy array or a torch tensor.
         y: weights of the scores' shape.
         dim: the dimension of the simplex.
@@ -180,9 +285,11 @@ def duality_gap(omega: Any, scores: Any, y: Any, dim: int = -1, *, gamma: Any = 
         >>> import numpy as np, regmax
         >>> x = np.array([1.0, 0.5])
         >>> float(regmax.duality_gap(regmax.SquaredNorm(), x, np.array([1.0, 0.0])))
-        0.0625
+        0.125
+        >>> float(regmax.duality_gap(regmax.SquaredNorm(), x, regmax.sparsemax(x)))
+        0.0
     """
-    _check_regularizer("duality_gap(omega, ...)", omega)
+    omega = regularizer_of("duality_gap(omega, ...)", omega)
     if getattr(y, "shape", None) != scores.shape:
         raise ValueError(
             f"`duality_gap(omega, scores, y)`: `y` must have the scores' shape. Got {tuple(getattr(y, 'shape', ()))}."
@@ -190,15 +297,30 @@ def duality_gap(omega: Any, scores: Any, y: Any, dim: int = -1, *, gamma: Any = 
     return frontend("duality_gap(omega, scores, y)", scores).duality_gap(omega, scores, y, dim, gamma, mask)
 
 
-def _check_regularizer(call: str, omega: Any) -> None:
-    if not isinstance(omega, Regularizer):
-        raise TypeError(
-            f"`{call}` needs a regularizer, e.g. `regmax.FusedLasso(lam=0.1)`. Got {type(omega).__name__}."
-        )
+def regularizer_of(call: str, omega: Any) -> Regularizer:
+    """The regularizer itself, or that of a mapping's name."""
+    if isinstance(omega, Regularizer):
+        return omega
+    if isinstance(omega, str):
+        row, strengths = parse(omega)
+        if "gamma" in strengths:
+            raise ValueError(f"`{call}` takes gamma as an argument, not in the name. Got {omega!r}.")
+        return row.made(strengths)
+    raise TypeError(
+        f"`{call}` needs a regularizer, e.g. `regmax.FusedLasso(lam=0.1)`, or a mapping's name. "
+        f"Got {type(omega).__name__}."
+    )
 
 
-def project_simplex(x: Any, dim: int = -1) -> Any:
+def project_simplex(x: Array[A], dim: int = -1) -> A:
     """The Euclidean projection onto the simplex along `dim`; `sparsemax` at gamma = 1.
+
+    Args:
+        x: a NumPy array or a torch tensor.
+        dim: the dimension of x.
+
+    Returns:
+        An array like x.
 
     Example:
         >>> import numpy as np, regmax
@@ -208,8 +330,16 @@ def project_simplex(x: Any, dim: int = -1) -> Any:
     return frontend("project_simplex(x)", x).mapping(SquaredNorm, None, x, dim, 1.0, None)
 
 
-def prox_tv1d(x: Any, lam: Any, dim: int = -1) -> Any:
+def prox_tv1d(x: Array[A], lam: Strength, dim: int = -1) -> A:
     """argmin over z of 1/2 ||z - x||^2 + lam sum_i |z_{i+1} - z_i|: total variation denoising, exact.
+
+    Args:
+        x: a NumPy array or a torch tensor.
+        lam: how strongly neighbours are fused; at least 0.
+        dim: the dimension of x.
+
+    Returns:
+        An array like x.
 
     Example:
         >>> import numpy as np, regmax
@@ -220,7 +350,7 @@ def prox_tv1d(x: Any, lam: Any, dim: int = -1) -> Any:
     return frontend("prox_tv1d(x, lam)", x).prox("prox_tv1d", x, dim, lam, bounds)
 
 
-def prox_owl(x: Any, weights: Any, dim: int = -1) -> Any:
+def prox_owl(x: Array[A], weights: AnyArray, dim: int = -1) -> A:
     """argmin over z of 1/2 ||z - x||^2 + sum_k weights_k |z|_(k), |z| sorted decreasingly.
 
     Args:

@@ -1,25 +1,49 @@
 """Reading weights: which are zero, which were fused, and where segments begin."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
-from regmax.arrays import framework, kept_first, namespace
+import numpy as np
+from numpy.typing import NDArray
+
+from regmax.arrays import A, AnyArray, Array, check_plain, framework, kept_first, namespace
+
+_Booleans = TypeVar("_Booleans")
+_Integers = TypeVar("_Integers")
+
+if TYPE_CHECKING:  # Python 3.10 cannot make a named tuple generic
+
+    class Groups(NamedTuple, Generic[_Booleans, _Integers]):
+        """What `groups` found; arrays of the weights' kind and shape."""
+
+        support: _Booleans
+        ids: _Integers
+        starts: _Booleans
+
+else:
+
+    class Groups(NamedTuple):
+        """What `groups` found; arrays of the weights' kind and shape.
+
+        Example:
+            >>> import numpy as np, regmax
+            >>> regmax.groups(np.array([0.0, 0.4, 0.4, 0.2])).support.tolist()
+            [False, True, True, True]
+        """
+
+        support: Any  # True where a weight is not exactly zero
+        ids: Any  # 0 off the support; weights of one group share a number, counted from 1 in each row
+        starts: Any  # True where a run of exactly equal neighbours begins, runs of zeros included
 
 
-class Groups(NamedTuple):
-    """What `groups` found; arrays of the weights' kind and shape.
-
-    Example:
-        >>> import numpy as np, regmax
-        >>> regmax.groups(np.array([0.0, 0.4, 0.4, 0.2])).support.tolist()
-        [False, True, True, True]
-    """
-
-    support: Any  # True where a weight is not exactly zero
-    ids: Any  # 0 off the support; weights of one group share a number, counted from 1 in each row
-    starts: Any  # True where a run of exactly equal neighbours begins, runs of zeros included
-
-
-def groups(y: Any, dim: int = -1, *, contiguous: bool = True, mask: Any = None) -> Groups:
+@overload
+def groups(
+    y: NDArray[Any], dim: int = -1, *, contiguous: bool = True, mask: AnyArray | None = None
+) -> Groups[NDArray[np.bool_], NDArray[np.intp]]: ...
+@overload
+def groups(
+    y: Array[A], dim: int = -1, *, contiguous: bool = True, mask: AnyArray | None = None
+) -> Groups[A, A]: ...
+def groups(y: Any, dim: int = -1, *, contiguous: bool = True, mask: Any = None) -> Any:
     """Which weights were fused or clustered, and the support: equality is exact, as the mappings make it.
 
     Args:
@@ -40,6 +64,7 @@ def groups(y: Any, dim: int = -1, *, contiguous: bool = True, mask: Any = None) 
         >>> regmax.groups(y).starts.tolist()
         [True, True, False, True, True]
     """
+    check_plain("groups(y)", y)
     xp = namespace(y)
     if framework(y) == "torch":
         y = y.detach()

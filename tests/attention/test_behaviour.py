@@ -175,7 +175,7 @@ def test_strengths_per_head_and_other_functions_go_the_dense_way(fused_calls: li
     assert torch.allclose(softmax, regmax.attention(q, k, v, mapping="softmax"), atol=1e-5)
     module = regmax.attention(q, k, v, mapping=regmax.nn.Fusedmax(), is_causal=True)
     assert torch.allclose(module, regmax.attention(q, k, v, is_causal=True), atol=1e-5)
-    assert fused_calls == ["fusedmax", "fusedmax"]
+    assert fused_calls == ["fusedmax", "fusedmax", "fusedmax"]  # a name, a module, a name
 
 
 @pytest.mark.parametrize("spread", [0.02, 2.0])
@@ -283,7 +283,7 @@ def test_nothing_quadratic_is_saved_for_backward() -> None:
         ({"bias": torch.ones(3, 3, dtype=torch.bool)}, TypeError, "must be floating-point. Got torch.bool"),
         ({"dropout_p": 1.5}, ValueError, "from 0 to 1. Got 1.5"),
         ({"mapping": "hardmax"}, ValueError, "must be one of softmax, .* Got 'hardmax'"),
-        ({"mapping": 3}, TypeError, "a name, a regularizer or a callable. Got int"),
+        ({"mapping": 3}, TypeError, "a name, a regularizer, a module or a callable. Got int"),
         ({"return_weights": "csr"}, ValueError, "a boolean or 'sparse'. Got 'csr'"),
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 
 import regmax
 from regmax.cli import demo, main, structure, terminal
+from regmax.mappings import MAPPINGS, at
 
 Captured = pytest.CaptureFixture[str]
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -25,12 +26,12 @@ def test_a_quick_demo_prints_every_mapping_and_names_the_picture_last(
     path = Path(lines[-1])
     assert path == tmp_path / "new" / "folder" / "mappings.png"
     assert path.read_bytes().startswith(PNG)
-    assert all(name in lines[0] for name in demo.MAPPINGS)
+    assert all(name in lines[0] for name in MAPPINGS)
     assert all(word in printed for word in demo.SENTENCE.split())
 
 
 def test_demo_shows_what_it_is_about() -> None:
-    rows = {name: demo.row(name, omega) for name, omega in demo.MAPPINGS.items()}
+    rows = {name: demo.row(name, omega) for name, omega in at(demo.STRENGTHS).items()}
     assert (rows["softmax"].y != 0).all()
     assert all((row.y == 0).any() for name, row in rows.items() if name != "softmax")
     brackets = "".join(structure.brackets(rows["fusedmax"].y))

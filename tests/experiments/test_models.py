@@ -15,7 +15,7 @@ from regmax.experiments.models.entailment import Batch as Inference
 from regmax.experiments.models.output import Output
 from regmax.experiments.models.search import Hypothesis
 from regmax.experiments.models.seq2seq import Batch
-from regmax.names import MAPPINGS
+from regmax.mappings import MAPPINGS
 
 CPU = torch.device("cpu")
 

@@ -143,6 +143,39 @@ def test_a_mask_that_is_not_boolean_raises(entry: Entry, array: Any, dtype: Any)
         entry(array(X), mask=array(np.ones((1, 3), dtype=dtype)))
 
 
+MASKED = np.ma.masked_array(X, mask=[[False, True, False]])
+
+
+@MAPPINGS
+def test_masked_arrays_raise_and_the_message_says_how_to_pass_them(entry: Entry) -> None:
+    message = (
+        rf"`{entry.mapping}\(.*` needs a plain array\. Got a masked array: pass `a\.data`.* `mask=~numpy"
+    )
+    with pytest.raises(TypeError, match=message):
+        entry(MASKED)
+    with pytest.raises(TypeError, match=message):
+        entry(X, mask=np.ma.masked_array(X > 0))
+    with pytest.raises(TypeError, match=message):
+        entry(X, gamma=np.ma.masked_array([2.0]))
+    y = entry(MASKED.data, mask=~np.ma.getmaskarray(MASKED))
+    np.testing.assert_array_equal(y[:, [0, 2]], entry(X[:, [0, 2]]))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: regmax.prox_tv1d(MASKED, 0.1),
+        lambda: regmax.prox_owl(X[0], np.ma.masked_array([2.0, 1.0, 0.0])),
+        lambda: regmax.groups(MASKED),
+        lambda: regmax.duality_gap(regmax.SquaredNorm(), X, MASKED),
+        lambda: regmax.regularized_max(regmax.SquaredNorm(), MASKED),
+    ],
+)
+def test_masked_arrays_raise_everywhere(call: Any) -> None:
+    with pytest.raises(TypeError, match=r"needs a plain array\. Got a masked array"):
+        call()
+
+
 @MAPPINGS
 def test_a_mask_of_another_framework_raises(entry: Entry) -> None:
     mask = np.ones((1, 3), dtype=bool)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tarfile
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,9 @@ def test_its_own_tests_pass(tmp_path: Path) -> None:
     # The tests use relative imports, which resolve to this package.
     (package / "__init__.py").write_text("from regmax.compat.torchsparseattn import *\n")
     for module in MODULES:
-        names = f"from regmax.compat.torchsparseattn.{module} import *\n"
+        # Every name, also those that a star does not import.
+        public = [name for name in vars(compat) if not name.startswith("_")]
+        names = f"from regmax.compat.torchsparseattn.{module} import {', '.join(public)}\n"
         (package / f"{module}.py").write_text(names)
     # In a separate process: they change torch's default type.
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", str(package)]
@@ -83,3 +86,11 @@ def test_lengths_that_do_not_fit_are_refused(lengths: object) -> None:
 def test_more_than_two_dimensions_are_refused() -> None:
     with pytest.raises(ValueError, match=r"one row, or rows as a matrix\. Got 3 dimensions"):
         compat.Sparsemax()(torch.zeros(2, 2, 2))
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("fused", "fused_prox_jv_slow"), ("oscar", "prox_owl"), ("sparsemax", "project_simplex")],
+)
+def test_its_modules_can_be_imported_from(module: str, name: str) -> None:
+    assert getattr(import_module(f"regmax.compat.torchsparseattn.{module}"), name) is getattr(compat, name)

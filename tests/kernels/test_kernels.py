@@ -143,6 +143,19 @@ def test_jacobian_products_are_derivatives(kernel: str, theta: float | None) -> 
     )
 
 
+@pytest.mark.parametrize("lam", [0.1, 3.0])
+@pytest.mark.parametrize("large", [1e6, 1e16, 1e37])
+def test_prox_tv1d_keeps_small_scores_beside_large_ones(large: float, lam: float) -> None:
+    rng = np.random.default_rng(4)
+    x = np.where(rng.random((40, 12)) < 0.3, rng.choice((-1, 1), (40, 12)), 0.0) * large
+    x = np.where(x == 0, rng.normal(size=x.shape), x)
+    for dtype, accuracy in ((torch.float64, 1e-14), (torch.float32, 1e-5)):
+        scores = torch.tensor(x, dtype=dtype)
+        z = tensors.argmax("prox_tv1d", scores, None, lam)
+        expected = reference.argmax("prox_tv1d", scores.double().numpy(), None, lam)
+        np.testing.assert_allclose(z.double(), expected, rtol=accuracy, atol=accuracy * lam)
+
+
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(("kernel", "theta"), LEARNABLE)
 def test_theta_gradients_are_derivatives(kernel: str, theta: float, masked: bool) -> None:

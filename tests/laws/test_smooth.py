@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 import warnings
 from typing import Any
 
@@ -253,3 +256,107 @@ def test_an_error_inside_value_is_seen() -> None:
 def test_a_regularizer_without_value_cannot_be_made() -> None:
     with pytest.raises(TypeError, match=r"abstract method '?value"):
         regmax.SmoothRegularizer()  # type: ignore[abstract]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_ten_thousand_rows_take_less_than_two_seconds(dtype: torch.dtype) -> None:
+    """Of processor time, forward and backward; entmax's bisection takes 0.1 s."""
+    x = torch.randn(10240, 20, generator=torch.Generator().manual_seed(1), dtype=dtype).requires_grad_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        regmax.regularized_argmax(Tsallis(1.3), x[:2])  # imports
+        start = time.process_time()
+        y = regmax.regularized_argmax(Tsallis(1.3), x)
+        y.square().sum().backward()
+        elapsed = time.process_time() - start
+    expected = entmax(x.detach().double().numpy(), 1.3)
+    np.testing.assert_allclose(y.detach().numpy(), expected, rtol=0, atol=1e-9 if dtype == DOUBLE else 1e-7)
+    assert elapsed < 2
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 10.0, 1e3, 1e6])
+@pytest.mark.parametrize("a", [1.1, 1.3, 1.8, 2.0])
+def test_support_and_weights_are_entmaxs_at_every_scale(a: float, scale: float) -> None:
+    x = scale * torch.randn(500, 20, generator=torch.Generator().manual_seed(2), dtype=DOUBLE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        y = regmax.regularized_argmax(Tsallis(a), x).numpy()
+    expected = entmax(x.numpy(), a)
+    np.testing.assert_allclose(y, expected, rtol=0, atol=1e-8)
+    clear = (expected == 0) | (expected > 1e-12)
+    np.testing.assert_array_equal((y > 0)[clear], (expected > 0)[clear])
+
+
+class Entropy(regmax.SmoothRegularizer):
+    """Infinitely steep at 0."""
+
+    def value(self, y: torch.Tensor) -> torch.Tensor:
+        """Shannon's, negative."""
+        return torch.xlogy(y, y).sum(-1)
+
+
+def test_an_infinitely_steep_omega_is_solved_from_the_inside() -> None:
+    mask = torch.tensor([True, False, True, True, False, True, True])
+    for scale in (1e-3, 1.0, 30.0):
+        y = regmax.regularized_argmax(Entropy(), scale * X, mask=mask)
+        torch.testing.assert_close(y, regmax.softmax(scale * X, mask=mask), rtol=0, atol=1e-11)
+
+
+class OnTheSimplex(regmax.SmoothRegularizer):
+    """Convex on the simplex, not outside of it."""
+
+    def value(self, y: torch.Tensor) -> torch.Tensor:
+        """The squared norm, and a constant."""
+        return (y**2).sum(-1) - 2 * y.sum(-1) ** 2
+
+
+def test_convexity_is_needed_on_the_simplex_only() -> None:
+    torch.testing.assert_close(
+        regmax.regularized_argmax(OnTheSimplex(), X), regmax.sparsemax(X, gamma=2.0), rtol=0, atol=1e-8
+    )
+
+
+class Concave(regmax.SmoothRegularizer):
+    """The sign forgotten."""
+
+    def __init__(self, coupled: bool) -> None:
+        self.coupled = coupled
+
+    def value(self, y: torch.Tensor) -> torch.Tensor:
+        """Concave, separable or not."""
+        return -(y**2).sum(-1) - (y[..., 0] * y[..., 1] if self.coupled else 0.0)
+
+
+@pytest.mark.parametrize("coupled", [False, True])
+@pytest.mark.parametrize("scale", [0.0, 0.1, 1.0, 1e3])
+def test_a_concave_omega_raises(coupled: bool, scale: float) -> None:
+    with pytest.raises(
+        ValueError, match=r"`Concave.value\(y\)` must be convex on the simplex. Got negative curvature in"
+    ):
+        regmax.regularized_argmax(Concave(coupled), scale * X)
+
+
+def test_the_first_use_warns_of_nothing() -> None:
+    """In a new process: torch warns of its deprecated functions once."""
+    program = """
+import warnings; warnings.simplefilter("error")
+import torch, regmax
+class Omega(regmax.SmoothRegularizer):
+    def value(self, y): return (y**1.5).sum(-1) ** (4 / 3)
+x = torch.randn(3, 5, requires_grad=True)
+regmax.regularized_argmax(Omega(), x).square().sum().backward()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_a_compiled_model_breaks_its_graph_there(backend: str) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return (regmax.regularized_argmax(Tsallis(1.5), 2 * x, gamma=0.7) * x).sum(-1).sin()
+
+    def run(function: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        x = X.clone().requires_grad_()
+        y = function(x)
+        return y.detach(), torch.autograd.grad(y.sum(), x)[0]
+
+    torch.testing.assert_close(run(torch.compile(model, backend=backend)), run(model))

@@ -210,7 +210,11 @@ def test_gamma_is_annealed_inside() -> None:
 
 @pytest.mark.parametrize(
     ("mapping", "shown"),
-    [("sparsemax", "mapping='sparsemax'"), (regmax.FusedLasso(lam=0.2), "mapping=FusedLasso(lam=0.2)")],
+    [
+        ("sparsemax", "(mapping): Sparsemax("),
+        (regmax.FusedLasso(lam=0.2), "Strengths(lam=0.2, gamma=1)"),
+        (regmax.OscarComposition(lam=0.2), "mapping=OscarComposition(lam=0.2)"),
+    ],
 )
 def test_the_mapping_is_shown(mapping: Any, shown: str) -> None:
     assert shown in repr(regmax.nn.MultiheadAttention(8, 2, mapping=mapping))

@@ -134,7 +134,10 @@ def test_tensors_move_with_the_module() -> None:
 
 def test_a_module_shows_its_strengths_as_they_are() -> None:
     twin = regmax.nn.Fusedmax(dim=1, lam=torch.full((HEADS, 1), 0.1), gamma=2.0, learnable="gamma")
-    assert repr(twin) == "Fusedmax(\n  dim=1\n  (strengths): Strengths(lam=tensor(3, 1), gamma=2)\n)"
+    assert (
+        repr(twin)
+        == "Fusedmax(\n  dim=1\n  (strengths): Strengths(lam=0.1 to 0.1 in (3, 1), gamma=2 (learned))\n)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -177,3 +180,16 @@ def test_annealing_reaches_every_fixed_gamma_in_a_model_and_resumes() -> None:
     again, resumed = build()
     resumed.load_state_dict({"done": 3})
     assert again[0].strengths["gamma"] == 3.0
+
+
+def test_strengths_are_read_from_the_module() -> None:
+    assert (regmax.nn.Fusedmax(lam=0.3, gamma=2.0).lam, regmax.nn.Fusedmax(gamma=2.0).gamma) == (0.3, 2.0)
+    assert regmax.nn.Sqpnormmax(p=1.3).p == 1.3
+    learned = regmax.nn.Oscarmax(lam=0.25, learnable="lam")
+    assert learned.lam.item() == pytest.approx(0.25, rel=1e-5)
+    assert learned.lam.requires_grad
+    assert "lam=0.25 (learned), gamma=1" in repr(learned)
+    heads = regmax.nn.Fusedmax(lam=torch.linspace(0.1, 0.4, 4).reshape(4, 1, 1))
+    assert "lam=0.1 to 0.4 in (4, 1, 1)" in repr(heads)
+    with pytest.raises(AttributeError, match="lam"):
+        regmax.nn.Sparsemax().lam  # noqa: B018

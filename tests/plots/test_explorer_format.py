@@ -70,11 +70,14 @@ def changed(**changes: Any) -> dict[str, Any]:
             changed(views=[{"scores": [[1]]}]),
             "`examples[0].views[0].scores[0]` must have a score for each of 2",
         ),
-        (changed(mapping="nomax"), "`examples[0].mapping`: A mapping is one of softmax"),
-        ({"mappings": ["softmax,lam=1"], "examples": [ONE]}, "softmax has the strengths gamma. Got 'lam=1'"),
+        (changed(mapping="nomax"), "`examples[0].mapping`: `mapping` must be one of softmax"),
+        (
+            {"mappings": ["softmax,lam=1"], "examples": [ONE]},
+            "`softmax` has the strengths gamma. Got 'lam=1'",
+        ),
         (
             {"mappings": ["fusedmax,lam=x"], "examples": [ONE]},
-            "A strength is a number, e.g. `lam=0.1`. Got 'lam=x'",
+            "`fusedmax(..., lam=...)` must be a number. Got 'lam=x'",
         ),
     ],
 )

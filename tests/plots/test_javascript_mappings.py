@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from regmax.mappings import MAPPINGS
 from regmax.plots import Setting, explorer
-from regmax.plots.settings import PARAMETERS
 
 ROWS = 1100
 MAPPINGS_JS = Path(explorer.__file__).with_name("mappings.js")
@@ -41,7 +41,7 @@ def random_setting(rng: np.random.Generator, mapping: str) -> Setting:
         "lam": rng.choice((0, 0.01, 0.1, 0.125, 0.2, 1)),
         "p": rng.choice((1.01, 1.1, 1.5, 1.9, 2)),
     }
-    return Setting(mapping, tuple((name, float(values[name])) for name in PARAMETERS[mapping]))
+    return Setting(mapping, tuple((name, float(values[name])) for name in MAPPINGS[mapping].strengths))
 
 
 def random_rows(
@@ -81,7 +81,7 @@ def pattern(y: np.ndarray, setting: Setting) -> np.ndarray:
     return distances(y, setting) == 0
 
 
-@pytest.mark.parametrize("mapping", PARAMETERS)
+@pytest.mark.parametrize("mapping", MAPPINGS)
 def test_generic_rows_agree_with_the_same_zeros_and_ties(node: str, mapping: str) -> None:
     rows = random_rows(mapping, GENERIC)
     for (setting, x), y in zip(rows, in_javascript(node, rows), strict=True):
@@ -92,7 +92,7 @@ def test_generic_rows_agree_with_the_same_zeros_and_ties(node: str, mapping: str
         )
 
 
-@pytest.mark.parametrize("mapping", PARAMETERS)
+@pytest.mark.parametrize("mapping", MAPPINGS)
 def test_adversarial_rows_agree_but_for_the_last_bits(node: str, mapping: str) -> None:
     """Every row: a weight that is zero in one is at most rounding in the other, and the same for differences.
 

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d import Axes3D
 
 import regmax
+from regmax.mappings import MAPPINGS
 from regmax.plots import mapping_curves, mapping_surfaces
 
 
@@ -28,7 +29,7 @@ def lines(ax: Axes) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 def test_every_regularized_max_is_above_the_max_and_meets_it(curves: Figure) -> None:
     drawn = lines(curves.axes[0])
     t, largest = drawn.pop("max")
-    assert list(drawn) == ["softmax", "sparsemax", "sqpnormmax", "fusedmax"]
+    assert list(drawn) == ["softmax", "sparsemax", "fusedmax", "sqpnormmax"]
     for name, (_, values) in drawn.items():
         assert np.all(values >= largest - 1e-12)
         assert (abs(values[0] - largest[0]) < 1e-12) == (name != "softmax")
@@ -62,7 +63,7 @@ def test_surfaces_are_those_of_the_five_mappings(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Axes3D, "plot_surface", lambda axes, t1, t2, y, **style: drawn.append((t1, t2, y)))
     figure = mapping_surfaces(points=9)
     names = [ax.get_title() for ax in figure.axes]
-    assert names == ["softmax", "sparsemax", "sqpnormmax", "fusedmax", "oscarmax"]
+    assert names == list(MAPPINGS)
     for name, (t1, t2, y) in zip(names, drawn, strict=True):
         strength = {"lam": 0.2} if name in ("fusedmax", "oscarmax") else {}
         expected = getattr(regmax, name)(np.array([t1[2, 7], t2[2, 7], 0.0]), **strength)[1]

@@ -46,7 +46,7 @@ def test_explore_without_input_shows_sentences_of_its_own(
         (["--json", "missing.json"], "No such file or directory: 'missing.json'"),
         (["--model", "nowhere"], "--model needs a sentence: `--text 'A sentence.'`."),
         (["--text", "Hello."], "--text needs the model that reads it: `--model FOLDER`."),
-        (["--mapping", "nomax"], "A mapping is one of softmax"),
+        (["--mapping", "nomax"], "`mapping` must be one of softmax"),
     ],
 )
 def test_explore_says_what_is_missing(

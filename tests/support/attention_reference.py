@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import regmax
-from regmax.names import resolve
+from regmax.resolver import resolve
 
 MAPPINGS: tuple[Any, ...] = (
     "sparsemax",

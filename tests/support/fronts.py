@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,3 +40,17 @@ def choose_core(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The core, or the fallback of an installation without a compiler."""
     assert native.available(), "these tests need the native core: build it first"
     monkeypatch.setattr(native, "available", lambda: wanted)
+
+
+# The core's tiers (csrc/README.md).
+TIERS = ("lanes", "whole", "scalar")
+
+
+@contextmanager
+def forced_tier(name: str | None) -> Iterator[None]:
+    """The core restricted to one tier; the scalar one serves the rows that it leaves."""
+    native.force_tier(name)
+    try:
+        yield
+    finally:
+        native.force_tier(None)

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 import regmax
+from regmax.mappings import MAPPINGS, NamedMapping
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A mapping with its parameters, and the norm in which its Omega is beta-strongly convex."""
+    """A mapping of the registry with its parameters, and the norm in which its Omega is beta-strongly convex."""
 
     mapping: str
-    regularizer: str
     parameters: dict[str, float] = field(default_factory=dict)
     beta: float = 1.0
     norm: float = 2.0
@@ -32,7 +32,11 @@ class Entry:
 
     @property
     def omega(self) -> Any:
-        return getattr(regmax, self.regularizer)(**self.parameters)
+        return self.row.regularizer(**self.parameters)
+
+    @property
+    def row(self) -> NamedMapping:
+        return MAPPINGS[self.mapping]
 
     @property
     def dual_norm(self) -> float:
@@ -41,7 +45,7 @@ class Entry:
     @property
     def positional(self) -> bool:
         """Whether the order of the scores matters, not only their values."""
-        return self.mapping == "fusedmax"
+        return self.row.segments
 
     @property
     def fuses(self) -> bool:
@@ -49,27 +53,22 @@ class Entry:
 
     @property
     def sparse(self) -> bool:
-        return self.mapping != "softmax"
+        return self.row.sparse
 
 
 TABLE = (
-    Entry("softmax", "NegativeEntropy", norm=1),
-    Entry("sparsemax", "SquaredNorm"),
-    Entry("fusedmax", "FusedLasso", {"lam": 0.0}),
-    Entry("fusedmax", "FusedLasso", {"lam": 0.1}),
-    Entry("fusedmax", "FusedLasso", {"lam": 1.0}),
-    Entry("oscarmax", "Oscar", {"lam": 0.0}),
-    Entry("oscarmax", "Oscar", {"lam": 0.01}),
-    Entry("oscarmax", "Oscar", {"lam": 0.1}),
-    Entry("sqpnormmax", "SquaredPNorm", {"p": 1.1}, beta=0.1, norm=1.1),
-    Entry("sqpnormmax", "SquaredPNorm", {"p": 1.5}, beta=0.5, norm=1.5),
-    Entry("sqpnormmax", "SquaredPNorm", {"p": 2.0}),
+    Entry("softmax", norm=1),
+    Entry("sparsemax"),
+    Entry("fusedmax", {"lam": 0.0}),
+    Entry("fusedmax", {"lam": 0.1}),
+    Entry("fusedmax", {"lam": 1.0}),
+    Entry("oscarmax", {"lam": 0.0}),
+    Entry("oscarmax", {"lam": 0.01}),
+    Entry("oscarmax", {"lam": 0.1}),
+    Entry("sqpnormmax", {"p": 1.1}, beta=0.1, norm=1.1),
+    Entry("sqpnormmax", {"p": 1.5}, beta=0.5, norm=1.5),
+    Entry("sqpnormmax", {"p": 2.0}),
 )
 
 # One row of each mapping, with the parameters that the paper uses.
-DEFAULTS = tuple(
-    entry
-    for entry in TABLE
-    if entry.parameters in ({}, {"p": 1.5})
-    or (entry.mapping, entry.parameters.get("lam")) in (("fusedmax", 0.1), ("oscarmax", 0.01))
-)
+DEFAULTS = tuple(entry for entry in TABLE if {"gamma": 1.0, **entry.parameters} == entry.row.strengths)

@@ -9,16 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import regmax
+from regmax import mappings
 from regmax.bench.cases import Tensors
+from regmax.resolver import function_of
 from regmax.timing import Call
 
-MAPPINGS = ("sparsemax", "sqpnormmax", "fusedmax", "oscarmax")
 REFERENCE, FLOOR = "softmax", "copy"
 FORWARD, BOTH = "forward", "forward+backward"
 RUNS = (FORWARD, BOTH)
+MAPPINGS = tuple(name for name, row in mappings.MAPPINGS.items() if row.sparse)
 
-LAM, P = 0.1, 1.5
+LAM = 0.1
 _SAMPLE = 128  # rows for libraries that map one row at a time in Python
 
 
@@ -33,9 +34,9 @@ def oscar_lam(d: int) -> float:
 
 
 def mapping(name: str, d: int) -> Callable[..., Tensor]:
-    """A mapping with the strength at which it is timed."""
-    strengths = {"fusedmax": {"lam": LAM}, "oscarmax": {"lam": oscar_lam(d)}, "sqpnormmax": {"p": P}}
-    return partial(getattr(regmax, name), **strengths.get(name, {}))
+    """A mapping with the strength at which it is timed: its default if none is chosen here."""
+    strengths = {"fusedmax": {"lam": LAM}, "oscarmax": {"lam": oscar_lam(d)}}
+    return partial(function_of(name), **strengths.get(name, {}))
 
 
 def calls(

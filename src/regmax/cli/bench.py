@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from regmax.cli.experiments import packages
 from regmax.cli.parser import Parser, positive
 from regmax.extras import how_to_install
+from regmax.mappings import MAPPINGS
 
 if TYPE_CHECKING:
     from regmax.bench.report import Bars, Report
@@ -20,7 +21,7 @@ Item = TypeVar("Item")
 Attention = Callable[..., list[dict[str, Any]]]
 
 PARTS = ("ratios", "growth", "attention")
-MAPPINGS = ("sparsemax", "sqpnormmax", "fusedmax", "oscarmax")
+TIMED = tuple(name for name, row in MAPPINGS.items() if row.sparse)  # softmax is what they are compared with
 SCORES = ("normal", "peaked", "attention", "flat", "padding", "causal")
 
 
@@ -109,7 +110,7 @@ def parser() -> Parser:
     made.add_argument(
         "--threads", nargs="+", type=positive, default=[1, 2], metavar="N", help="numbers of threads (1 2)"
     )
-    for option, choices in (("--mappings", MAPPINGS), ("--scores", SCORES), ("--parts", PARTS)):
+    for option, choices in (("--mappings", TIMED), ("--scores", SCORES), ("--parts", PARTS)):
         which = f"some of {', '.join(choices)} (all)"
         made.add_argument(
             option, nargs="+", choices=choices, default=list(choices), metavar="NAME", help=which

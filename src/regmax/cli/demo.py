@@ -13,6 +13,7 @@ from regmax.cli.experiments import one_line_errors
 from regmax.cli.parser import Parser
 from regmax.cli.structure import Row
 from regmax.extras import how_to_install
+from regmax.mappings import MAPPINGS, at
 from regmax.regularizers import KernelRegularizer
 
 # Plausible scores of a model. The words of a phrase have similar scores: softmax keeps every word, sparsemax weighs
@@ -21,19 +22,13 @@ from regmax.regularizers import KernelRegularizer
 SENTENCE = "the old lighthouse keeper has not seen a single ship since early spring ."
 SCORES = np.array([0.95, 1.32, 1.43, 1.38, 0.45, 0.58, 0.88, 0.60, 1.30, 1.41, 0.31, 1.12, 1.14, -0.60])
 
-MAPPINGS: dict[str, KernelRegularizer] = {
-    "softmax": regmax.NegativeEntropy(),
-    "sparsemax": regmax.SquaredNorm(),
-    "fusedmax": regmax.FusedLasso(lam=0.1),
-    "oscarmax": regmax.Oscar(lam=0.03),
-    "sqpnormmax": regmax.SquaredPNorm(p=1.5),
-}
+STRENGTHS = {"oscarmax": 0.03}  # the others are at their defaults
 
 
 def run(arguments: Sequence[str]) -> int:
     """Print the table, train, and print the report's path last; with `--quick`, only the table and its picture."""
     options = parser().parse(arguments)
-    rows = [row(name, omega) for name, omega in MAPPINGS.items()]
+    rows = [row(name, omega) for name, omega in at(STRENGTHS).items()]
     terminal.show(SENTENCE.split(), SCORES, rows)
     path = options.out / "mappings.png"
     try:
@@ -49,7 +44,8 @@ def run(arguments: Sequence[str]) -> int:
 def row(name: str, omega: KernelRegularizer) -> Row:
     """The example's weights under one regularizer."""
     y = regmax.regularized_argmax(omega, SCORES)
-    return Row(name, _parameter(omega), y, clustered=isinstance(omega, regmax.Oscar))
+    gap = float(regmax.duality_gap(omega, SCORES, y))
+    return Row(name, _parameter(omega), y, clustered=MAPPINGS[name].clusters, gap=gap)
 
 
 def _parameter(omega: KernelRegularizer) -> str:

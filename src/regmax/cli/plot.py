@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from regmax import plots
 from regmax.cli.errors import CommandError
 from regmax.cli.parser import Parser, positive
+from regmax.mappings import MAPPINGS
 from regmax.plots.figures import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MAPPINGS = ("softmax", "sparsemax", "fusedmax", "oscarmax", "sqpnormmax")
 _EPILOG = """\
 examples:
   regmax plot figures                                the paper's Figure 2 and its 3-d plots
@@ -58,7 +58,7 @@ def _runs(folders: Sequence[Path]) -> list[Path]:
 
 
 def _heat_maps(options: Namespace) -> "Iterator[tuple[str, Figure]]":
-    settings = [plots.Setting.parse(text) for text in options.mapping or _MAPPINGS]
+    settings = [plots.Setting.parse(text) for text in options.mapping or MAPPINGS]
     path = Path(options.source)
     examples = (plots.run_examples([path]) if path.is_dir() else plots.read_examples(path)).examples
     chosen = options.example or range(1, len(examples) + 1)
@@ -106,7 +106,7 @@ def parser() -> Parser:
     made.add_argument("--score", metavar="NAME", help=score)
     number = "which sentence, counted from 1; may be repeated (all)"
     made.add_argument("--example", type=positive, action="append", metavar="N", help=number)
-    mapping = "e.g. fusedmax,lam=0.2; may be repeated (all five)"
+    mapping = "e.g. fusedmax,lam=0.2; may be repeated (all)"
     made.add_argument("--mapping", action="append", metavar="MAPPING", help=mapping)
     made.add_argument(
         "--format", choices=("pdf", "svg", "png"), default="pdf", help="of the files (%(default)s)"

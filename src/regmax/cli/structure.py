@@ -21,6 +21,7 @@ class Row:
     parameter: str
     y: Weights
     clustered: bool = False  # equal weights form clusters, not only segments
+    gap: float | None = None  # the duality gap: how far the weights are from the optimum at most
 
     @property
     def setting(self) -> str:

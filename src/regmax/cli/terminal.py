@@ -12,6 +12,7 @@ from regmax.cli.structure import Row, Weights, brackets, clusters
 
 ZERO = "·"
 LEGEND = f"{ZERO} exactly zero    ╭│╰ fused: equal to the last bit    A B C clusters of equal weight"
+GAP_LEGEND = "gap: how far at most the objective is from its maximum, from a dual point read off the weights"
 
 # A part of a line: the text, and a weight in [0, 1] that colours it, or None for no colour.
 Piece = tuple[str, float | None]
@@ -48,6 +49,8 @@ def layout(words: Sequence[str], x: Weights, rows: Sequence[Row]) -> list[Line]:
         for i, (word, score) in enumerate(zip(words, x.tolist(), strict=True))
     ]
     rule: Line = [("─" * (_WORD + _SCORE + 2 + _CELL * len(rows)), None)]
+    gaps = _gaps(rows)
+    legend: Line = [(GAP_LEGEND, None)]
     return [
         _heading("word", "score", [row.name for row in rows]),
         _heading("", "", [row.parameter for row in rows]),
@@ -56,8 +59,17 @@ def layout(words: Sequence[str], x: Weights, rows: Sequence[Row]) -> list[Line]:
         rule,
         _heading("nonzero", "", [f"{(row.y != 0).sum()} of {len(words)}" for row in rows]),
         _heading("distinct", "", [str(np.unique(row.y[row.y != 0]).size) for row in rows]),
+        *gaps,
         [(LEGEND, None)],
+        *([legend] if gaps else []),
     ]
+
+
+def _gaps(rows: Sequence[Row]) -> list[Line]:
+    gaps = [row.gap for row in rows if row.gap is not None]
+    if len(gaps) < len(rows):
+        return []
+    return [_heading("gap at most", "", [f"{max(gap, 0.0):.0e}" for gap in gaps])]
 
 
 def _heading(first: str, second: str, texts: Sequence[str]) -> Line:

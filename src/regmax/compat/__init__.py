@@ -4,13 +4,15 @@ Change the import and keep the code: `from regmax.compat.torchsparseattn import 
 `from regmax.compat.entmax import sparsemax`.
 """
 
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
+
+from regmax import lazy
 
 __all__ = ["entmax", "torchsparseattn"]
 
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return import_module(f"regmax.compat.{name}")
-    raise AttributeError(f"module 'regmax.compat' has no attribute {name!r}")
+if TYPE_CHECKING:
+    from regmax.compat import entmax, torchsparseattn
+else:
+    __getattr__, __dir__ = lazy.attributes(
+        __name__, {"entmax": "regmax.compat.entmax", "torchsparseattn": "regmax.compat.torchsparseattn"}
+    )

@@ -26,13 +26,13 @@ from regmax.experiments.fields import (
     option,
 )
 from regmax.files import read_json
-from regmax.names import MAPPINGS
+from regmax.mappings import MAPPINGS, named, parse
 
 Files = tuple[str, ...]
 
 # Section 3 of the paper: gamma = 1, lam = .1 for fusedmax, p = 1.5; oscarmax counts every pair of
 # words, so that its lam is smaller.
-LAM = {"fusedmax": 0.1, "oscarmax": 0.01}
+LAM = {name: row.default for name, row in MAPPINGS.items() if row.strength == "lam"}
 # Where annealing starts. At uniform weights the Jacobian of a sparse mapping is d times that of softmax: attention
 # collapses onto a wrong word before the encoder has learned anything, and gets no gradient back.
 DENSE_GAMMA = 4.0
@@ -51,7 +51,7 @@ class Config:
     test: Files = option((), "test files; more than two: several references", "data")
     generated: int = option(4000, "training pairs of the generated data", "data", COUNT)
     most_pairs: int = option(0, "train on a random part of this many pairs; 0: on all", "data", COUNT_OR_ZERO)
-    mapping: str = option("softmax", f"one of {', '.join(MAPPINGS)}", "attention", one_of(*MAPPINGS))
+    mapping: str = option("softmax", f"one of {', '.join(MAPPINGS)}", "attention")
     gamma: float = option(1.0, "strength of the regularizer; larger is denser", "attention", POSITIVE)
     lam: float | None = option(
         None,
@@ -101,6 +101,10 @@ class Config:
     tensorboard: bool = option(True, "write TensorBoard's logs to the run's folder", "training")
 
     def __post_init__(self) -> None:
+        try:
+            named(self.mapping)
+        except ValueError as error:
+            raise ExperimentError(str(error)) from None
         check_fields(self)
         if self.anneal_begin > self.anneal_end:
             raise ExperimentError(
@@ -234,6 +238,7 @@ def make(task: str, preset: str, changes: Mapping[str, Any]) -> Config:
         >>> make("translation", "small", {"mapping": "fusedmax"}).lam
         0.1
     """
+    changes = _fields(changes)
     config = dataclasses.replace(PRESETS[task, preset], **changes)
     given = [bool(files) for files in (config.train, config.dev, config.test)]
     if any(given) and not all(given):
@@ -244,6 +249,24 @@ def make(task: str, preset: str, changes: Mapping[str, Any]) -> Config:
     if config.mapping == "softmax" and "anneal_from" not in changes:
         filled["anneal_from"] = 0.0  # softmax needs no help
     return dataclasses.replace(config, **filled)
+
+
+def _fields(changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The changes with a mapping `fusedmax,lam=0.2` as the fields `mapping` and `lam`."""
+    if "," not in changes.get("mapping", ""):
+        return changes
+    try:
+        row, strengths = parse(changes["mapping"])
+    except ValueError as error:
+        raise ExperimentError(str(error)) from None
+    for name in strengths:
+        if not hasattr(Config, name):
+            raise ExperimentError(f"`{name}` is no field of a run, which keeps {row.name} at its default.")
+        if name in changes:
+            raise ExperimentError(
+                f"`{name}` must be given once. Got it in `mapping` and as an option of its own."
+            )
+    return {**changes, "mapping": row.name, **strengths}
 
 
 def dumps(config: Config) -> str:

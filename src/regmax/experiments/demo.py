@@ -9,7 +9,7 @@ from regmax.experiments.speed import ratios
 from regmax.experiments.tables import FORMATS, tables
 from regmax.experiments.training.side_by_side import train_side_by_side
 from regmax.files import read_json, write_atomically
-from regmax.names import MAPPINGS
+from regmax.mappings import MAPPINGS
 from regmax.plots import write_report
 
 _FIELDS: dict[str, Any] = {
@@ -33,6 +33,7 @@ _STRENGTHS: dict[str, dict[str, float]] = {
     "oscarmax": {"gamma": 0.5, "anneal_from": 1.0, "lam": 0.1},
     "sqpnormmax": {"anneal_from": 2.0},
 }
+_OTHER = {"anneal_from": 2.0}  # a mapping without a choice above
 _STEPS = 30  # of the speed measurement
 SPEED = "speed.json"
 REPORT = "report.html"
@@ -40,7 +41,7 @@ REPORT = "report.html"
 
 def configuration(mapping: str) -> Config:
     """The demo's run of one mapping."""
-    return make("translation", "small", {**_FIELDS, **_STRENGTHS[mapping], "mapping": mapping})
+    return make("translation", "small", {**_FIELDS, **_STRENGTHS.get(mapping, _OTHER), "mapping": mapping})
 
 
 def run(out: Path) -> Path:

@@ -17,7 +17,7 @@ from regmax.experiments import tasks
 from regmax.experiments.config import TASKS, Config
 from regmax.experiments.overrides import parse
 from regmax.experiments.tasks import Task
-from regmax.names import MAPPINGS
+from regmax.mappings import MAPPINGS
 from regmax.timing import in_turns
 
 _WARM_UP = 3  # steps that are not counted

@@ -5,7 +5,7 @@ A front end turns `dim`, `mask`, `gamma` and float types into contiguous rows, c
 
 from typing import Any
 
-from regmax.arrays import framework
+from regmax.arrays import check_plain, framework
 
 _by_type: dict[type, Any] = {}
 
@@ -19,6 +19,7 @@ def frontend(call: str, x: Any) -> Any:
 
 
 def _import_frontend(call: str, x: Any) -> Any:
+    check_plain(call, x)
     name = framework(x)
     if name is None:
         raise TypeError(

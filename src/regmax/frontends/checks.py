@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from regmax.arrays import framework, is_floating
+from regmax.arrays import check_plain, framework, is_floating
 
 
 def check_scores(call: str, x: Any) -> None:
@@ -24,6 +24,7 @@ def check_dim(call: str, dim: int, ndim: int) -> int:
 
 def check_mask(call: str, mask: Any, x: Any) -> None:
     """A mask is boolean, of the scores' framework, and broadcasts to their shape."""
+    check_plain(f"{call}: mask", mask)
     if framework(mask) != framework(x):
         raise TypeError(
             f"`{call}`: `mask` must be of the scores' kind, {type(x).__name__}. Got {type(mask).__name__}."
@@ -65,6 +66,7 @@ def parameter_shape(call: str, shape: Any, x_shape: Any, dim: int) -> tuple[int,
 
 def check_owl_weights(weights: Any, x: Any, d: int) -> None:
     """OWL weights are of the scores' kind, one per position."""
+    check_plain("prox_owl(x, weights)", weights)
     if framework(weights) != framework(x):
         raise TypeError(
             f"`prox_owl(x, weights)` needs weights of x's kind, {type(x).__name__}. Got {type(weights).__name__}."

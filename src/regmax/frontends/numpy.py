@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regmax.arrays import framework, is_array
+from regmax import duality
+from regmax.arrays import check_plain, framework, is_array
 from regmax.extras import how_to_install
 from regmax.frontends.checks import (
     check_dim,
@@ -16,7 +17,7 @@ from regmax.frontends.checks import (
     parameter_shape,
 )
 from regmax.kernels import native, reference
-from regmax.regularizers import KernelRegularizer, Oscar, OscarComposition, Regularizer
+from regmax.regularizers import KernelRegularizer, Regularizer
 from regmax.regularizers.base import Bounds
 
 
@@ -70,6 +71,7 @@ def prepare(
 
 def _parameter(call: str, value: Any, bounds: Bounds, shape: tuple[int, ...], dim: int) -> Any:
     """A strength in bounds, as a number or as one per row."""
+    check_plain(bounds.call, value)
     bounds.check(value)
     if not is_array(value):
         return value
@@ -99,15 +101,16 @@ def argmax(omega: Regularizer, x: NDArray[Any], dim: int, gamma: Any, mask: Any)
     """Pi_Omega(x) along `dim`."""
     if not isinstance(omega, KernelRegularizer):
         return _by_torch("argmax", omega, x, dim, gamma, mask)
-    rows = prepare(f"{omega.kernel}(...)", x, dim, gamma, mask, omega.theta, omega.bounds)
+    rows = prepare(omega.call, x, dim, gamma, mask, omega.theta, omega.bounds)
     return rows.restore(_argmax_rows(omega, rows))
 
 
 def _argmax_rows(omega: KernelRegularizer, rows: Rows) -> NDArray[Any]:
-    if isinstance(omega, OscarComposition):
-        z = _kernels("prox_oscar").argmax("prox_oscar", rows.x, rows.keep, rows.theta, gamma=rows.gamma)
-        return _kernels("sparsemax").argmax("sparsemax", z, kept(rows), None)
-    return _kernels(omega.kernel).argmax(omega.kernel, rows.x, rows.keep, rows.theta, gamma=rows.gamma)
+    first, *later = omega.steps or (omega.kernel,)
+    y = _kernels(first).argmax(first, rows.x, rows.keep, rows.theta, gamma=rows.gamma)
+    for kernel in later:
+        y = _kernels(kernel).argmax(kernel, y, kept(rows), None)
+    return y
 
 
 def kept(rows: Rows) -> NDArray[np.bool_]:
@@ -120,22 +123,24 @@ def maximum(omega: Regularizer, x: NDArray[Any], dim: int, gamma: Any, mask: Any
     """max_Omega(x) along `dim`; -inf where nothing is kept."""
     if not isinstance(omega, KernelRegularizer):
         return _by_torch("maximum", omega, x, dim, gamma, mask)
-    exact = Oscar(omega.theta) if isinstance(omega, OscarComposition) else omega
+    exact = omega.exact
     rows = prepare("regularized_max(...)", x, dim, gamma, mask, exact.theta, exact.bounds)
     value, top = _objective(exact, rows, _argmax_rows(exact, rows))
     return rows.restore_values(top + rows.gamma * value)
 
 
 def duality_gap(omega: Regularizer, x: NDArray[Any], y: NDArray[Any], dim: int, gamma: Any, mask: Any) -> Any:
-    """max_Omega(x) + gamma Omega(y) - <x, y>, computed as the difference of two objectives around the row's maximum."""
+    """How far y is from the optimum at most, computed in float64."""
+    check_plain("duality_gap(omega, scores, y)", y)
     if not isinstance(omega, KernelRegularizer):
         return _by_torch("duality_gap", omega, x, y, dim, gamma, mask)
-    exact = Oscar(omega.theta) if isinstance(omega, OscarComposition) else omega
-    rows = prepare("duality_gap(...)", x, dim, gamma, mask, exact.theta, exact.bounds)
-    y = prepare("duality_gap(...): y", y, dim, 1.0, None).x.astype(rows.x.dtype, copy=False)
-    best, _ = _objective(exact, rows, _argmax_rows(exact, rows))
-    value, _ = _objective(exact, rows, y)
-    return rows.restore_values(rows.gamma * (best - value))
+    rows = prepare("duality_gap(...)", x, dim, gamma, mask, omega.theta, omega.bounds)
+    weights = prepare("duality_gap(...): y", y, dim, 1.0, None).x.astype(np.float64)
+    theta = rows.theta[:, None] if is_array(rows.theta) else rows.theta
+    with np.errstate(invalid="ignore", divide="ignore"):  # rows of NaN, or without a kept position
+        tolerance = np.finfo(y.dtype).eps ** 0.5
+        gap = duality.gap(omega.with_theta(theta), rows.x.astype(np.float64), weights, kept(rows), tolerance)
+    return rows.restore_values(rows.gamma * gap)
 
 
 def _objective(omega: KernelRegularizer, rows: Rows, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -2,7 +2,7 @@
 
 Three implementations of one interface, on rows (n, d):
 
-* `reference` -- NumPy, one row at a time: the specification that the others are tested against;
+* `reference` -- one row at a time, exact to rounding: the specification that the others are tested against;
 * `native` -- the C++ core, on NumPy arrays and CPU tensors;
 * `tensors` -- batched PyTorch operations, on every device.
 
@@ -13,5 +13,26 @@ read off the result `y`. `kernel` is one of `KERNELS`; `keep` is None or boolean
 turns a finite score into -inf, which would delete it. `native` has no softmax and passes it on to the other two.
 """
 
-# The order is the C interface's enumeration (csrc/regmax.h), with softmax, which needs no core, at the end.
-KERNELS = ("sparsemax", "fusedmax", "oscarmax", "sqpnormmax", "prox_tv1d", "prox_oscar", "softmax")
+from typing import Literal, NamedTuple
+
+
+class Kernel(NamedTuple):
+    """What callers must know of a kernel: which equal values belong together, and how its Jacobian varies."""
+
+    groups: Literal["none", "segments", "clusters"]  # none, adjacent equal values, equal values anywhere
+    constant_jacobian: bool  # around almost every point
+    core: bool = (
+        True  # False: not in the C++ core, so on the CPU too the reference and tensor operations compute it
+    )
+
+
+# The order is the C interface's enumeration (csrc/regmax.h); kernels that are not in the core come last.
+KERNELS = {
+    "sparsemax": Kernel("none", constant_jacobian=True),
+    "fusedmax": Kernel("segments", constant_jacobian=True),
+    "oscarmax": Kernel("clusters", constant_jacobian=True),
+    "sqpnormmax": Kernel("none", constant_jacobian=False),
+    "prox_tv1d": Kernel("segments", constant_jacobian=True),
+    "prox_oscar": Kernel("clusters", constant_jacobian=True),
+    "softmax": Kernel("none", constant_jacobian=False, core=False),
+}

@@ -3,11 +3,13 @@
 from regmax.nn.annealing import AnnealGamma
 from regmax.nn.attention import MultiheadAttention
 from regmax.nn.mappings import Fusedmax, Oscarmax, RegularizedArgmax, Softmax, Sparsemax, Sqpnormmax
+from regmax.nn.recording import AttentionRecord
 from regmax.nn.seq2seq import AdditiveAttention, GlobalAttention, PreparedMemory
 
 __all__ = [
     "AdditiveAttention",
     "AnnealGamma",
+    "AttentionRecord",
     "Fusedmax",
     "GlobalAttention",
     "MultiheadAttention",

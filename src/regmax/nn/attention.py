@@ -1,17 +1,20 @@
 """Multi-head attention with any mapping, under torch's constructor, arguments and state dict."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from regmax.arrays import A, AnyArray, Array
+from regmax.nn.mappings import HasMapping
 from regmax.nn.masks import merge
-from regmax.nn.weighting import Mapping, as_weighting
+from regmax.nn.recording import recorder
+from regmax.resolver import MappingLike, resolve
 from regmax.sparse_attention import attention
 
 
-class MultiheadAttention(torch.nn.MultiheadAttention):
+class MultiheadAttention(torch.nn.MultiheadAttention, HasMapping):
     """`torch.nn.MultiheadAttention` with a mapping in place of softmax; with "softmax" it is the same function.
 
     It takes torch's arguments, loads torch's state dict, and keeps torch's convention for masks, which is the
@@ -30,8 +33,8 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         batch_first: whether sequences are (batch, length, width) and not (length, batch, width).
         device: where the parameters are.
         dtype: the parameters' type.
-        mapping: a name, a regularizer, a callable `f(scores, dim, mask=...)` or a module of `regmax.nn`, whose
-            learnable strengths then become parameters of this one.
+        mapping: a name (`"fusedmax,lam=0.2"`), a regularizer, a callable `f(scores, dim, mask=...)` or a module of
+            `regmax.nn`, whose learnable strengths then become parameters of this one.
 
     Example:
         >>> import torch, regmax
@@ -47,6 +50,8 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         >>> attend = regmax.nn.MultiheadAttention(16, 2, mapping=fusedmax)
     """
 
+    records_attention = True
+
     def __init__(
         self,
         embed_dim: int,
@@ -61,7 +66,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         device: Any = None,
         dtype: torch.dtype | None = None,
         *,
-        mapping: Mapping = "fusedmax",
+        mapping: MappingLike = "fusedmax",
     ) -> None:
         super().__init__(
             embed_dim,
@@ -76,7 +81,6 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             device,
             dtype,
         )
-        as_weighting(mapping)  # a wrong name raises here, not at the first call
         self.mapping = mapping
 
     def _reset_parameters(self) -> None:
@@ -85,6 +89,20 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         # In inference `nn.TransformerEncoderLayer` reads the weights of its attention and computes softmax itself,
         # without a call of `forward`. It does not do so where it believes the projections to be separate.
         self._qkv_same_embed_dim = False
+
+    if TYPE_CHECKING:  # torch's own takes and returns anything
+
+        def __call__(
+            self,
+            query: Array[A],
+            key: Array[A],
+            value: Array[A],
+            key_padding_mask: AnyArray | None = None,
+            need_weights: bool = True,
+            attn_mask: AnyArray | None = None,
+            average_attn_weights: bool = True,
+            is_causal: bool = False,
+        ) -> tuple[A, A | None]: ...
 
     def forward(
         self,
@@ -123,18 +141,23 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             masks = masks.extended(len(extra), q.shape[-2], k.shape[-2], q.device)
             keys, values = zip(*extra, strict=True)
             k, v = torch.cat([k, *keys], 2), torch.cat([v, *values], 2)
+        take = recorder(self)
+        wanted = need_weights or take is not None
         attended: Any = attention(
             q,
             k,
             v,
-            mapping=as_weighting(self.mapping),
+            mapping=resolve(self.mapping),
             mask=masks.keep,
             bias=masks.bias,
             is_causal=masks.is_causal,
             dropout_p=self.dropout if self.training else 0.0,
-            return_weights=need_weights,
+            return_weights=wanted,
         )
-        out, y = attended if need_weights else (attended, None)
+        out, y = attended if wanted else (attended, None)
+        if take is not None and y is not None:
+            take(y)
+        y = y if need_weights else None
         if y is not None and average_attn_weights:
             y = y.mean(1)
         out = self.out_proj(out.transpose(1, 2).flatten(-2))  # (batch, queries, embed_dim)

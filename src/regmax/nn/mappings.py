@@ -1,22 +1,28 @@
 """Module twins of the mappings."""
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
-import regmax.functional as verbs
+from regmax.arrays import A, AnyArray, Array, Strength
+from regmax.functional import regularized_argmax
+from regmax.mappings import GAMMA, named, parse, row_of
 from regmax.nn.strengths import Strengths
-from regmax.regularizers import Regularizer
+from regmax.regularizers import KernelRegularizer, Regularizer
+from regmax.resolver import MappingLike, MappingModule, Resolved, function_of, resolve
 
 Learnable = bool | str | tuple[str, ...]
 
 
-class _Mapping(torch.nn.Module):
+class _Mapping(torch.nn.Module, MappingModule):
     """A mapping along `dim`, with its strengths."""
 
-    verb: ClassVar[Callable[..., Any]]
+    name: ClassVar[str]  # in the registry
+
+    if TYPE_CHECKING:  # torch's own takes and returns anything
+
+        def __call__(self, scores: Array[A], mask: AnyArray | None = None) -> A: ...
 
     def __init__(self, dim: int, learnable: Learnable, **strengths: Any) -> None:
         super().__init__()
@@ -25,11 +31,35 @@ class _Mapping(torch.nn.Module):
 
     def forward(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         """Weights along `dim`; `mask` is True where a score takes part."""
-        return type(self).verb(scores, self.dim, mask=mask, **self.strengths.current())
+        return function_of(self.name)(scores, self.dim, mask=mask, **self.strengths.current())
+
+    def resolved(self) -> Resolved:
+        """The regularizer and gamma as they are now, for attention, which maps along the keys."""
+        if self.dim != -1:
+            raise ValueError(
+                f"The mapping of an attention module must act along the keys, dim=-1. Got dim={self.dim}."
+            )
+        strengths = self.strengths.current()
+        return Resolved(self._regularizer(strengths), strengths[GAMMA])
+
+    def _regularizer(self, strengths: dict[str, Any]) -> Regularizer:
+        return named(self.name).made(strengths)
+
+    @property
+    def gamma(self) -> Any:
+        """The strength of the regularizer as it is now: a number, or a tensor if it is one or learned."""
+        return self.strengths["gamma"]
 
     def extra_repr(self) -> str:
         """`dim`; the strengths show themselves."""
         return f"dim={self.dim}"
+
+
+class _WithLam(_Mapping):
+    @property
+    def lam(self) -> Any:
+        """The strength of the penalty as it is now: a number, or a tensor if it is one or learned."""
+        return self.strengths["lam"]
 
 
 class Softmax(_Mapping):
@@ -46,9 +76,9 @@ class Softmax(_Mapping):
         tensor([0.5000, 0.5000])
     """
 
-    verb = staticmethod(verbs.softmax)
+    name = "softmax"
 
-    def __init__(self, dim: int = -1, *, gamma: Any = 1.0, learnable: Learnable = False) -> None:
+    def __init__(self, dim: int = -1, *, gamma: Strength = 1.0, learnable: Learnable = False) -> None:
         super().__init__(dim, learnable, gamma=gamma)
 
 
@@ -61,13 +91,13 @@ class Sparsemax(_Mapping):
         tensor([0.7500, 0.2500, 0.0000])
     """
 
-    verb = staticmethod(verbs.sparsemax)
+    name = "sparsemax"
 
-    def __init__(self, dim: int = -1, *, gamma: Any = 1.0, learnable: Learnable = False) -> None:
+    def __init__(self, dim: int = -1, *, gamma: Strength = 1.0, learnable: Learnable = False) -> None:
         super().__init__(dim, learnable, gamma=gamma)
 
 
-class Fusedmax(_Mapping):
+class Fusedmax(_WithLam):
     """See `regmax.fusedmax`.
 
     Args:
@@ -83,15 +113,15 @@ class Fusedmax(_Mapping):
         torch.Size([2, 8, 5, 7])
     """
 
-    verb = staticmethod(verbs.fusedmax)
+    name = "fusedmax"
 
     def __init__(
-        self, dim: int = -1, *, lam: Any = 0.1, gamma: Any = 1.0, learnable: Learnable = False
+        self, dim: int = -1, *, lam: Strength = 0.1, gamma: Strength = 1.0, learnable: Learnable = False
     ) -> None:
         super().__init__(dim, learnable, lam=lam, gamma=gamma)
 
 
-class Oscarmax(_Mapping):
+class Oscarmax(_WithLam):
     """See `regmax.oscarmax`; the arguments are those of `Fusedmax`.
 
     Example:
@@ -100,10 +130,10 @@ class Oscarmax(_Mapping):
         tensor([0.5000, 0.0000, 0.5000])
     """
 
-    verb = staticmethod(verbs.oscarmax)
+    name = "oscarmax"
 
     def __init__(
-        self, dim: int = -1, *, lam: Any = 0.01, gamma: Any = 1.0, learnable: Learnable = False
+        self, dim: int = -1, *, lam: Strength = 0.01, gamma: Strength = 1.0, learnable: Learnable = False
     ) -> None:
         super().__init__(dim, learnable, lam=lam, gamma=gamma)
 
@@ -117,12 +147,17 @@ class Sqpnormmax(_Mapping):
         tensor([0.7500, 0.2500, 0.0000])
     """
 
-    verb = staticmethod(verbs.sqpnormmax)
+    name = "sqpnormmax"
 
     def __init__(
-        self, dim: int = -1, *, p: Any = 1.5, gamma: Any = 1.0, learnable: Learnable = False
+        self, dim: int = -1, *, p: Strength = 1.5, gamma: Strength = 1.0, learnable: Learnable = False
     ) -> None:
         super().__init__(dim, learnable, p=p, gamma=gamma)
+
+    @property
+    def p(self) -> Any:
+        """The norm as it is now: a number, or a tensor if it is one or learned."""
+        return self.strengths["p"]
 
 
 class RegularizedArgmax(_Mapping):
@@ -135,7 +170,7 @@ class RegularizedArgmax(_Mapping):
     """
 
     def __init__(
-        self, omega: Regularizer, dim: int = -1, *, gamma: Any = 1.0, learnable: Learnable = False
+        self, omega: Regularizer, dim: int = -1, *, gamma: Strength = 1.0, learnable: Learnable = False
     ) -> None:
         super().__init__(dim, learnable, gamma=gamma)
         self.omega = omega
@@ -143,4 +178,68 @@ class RegularizedArgmax(_Mapping):
     def forward(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         """Weights along `dim`; `mask` is True where a score takes part."""
         strengths = self.strengths.current()
-        return verbs.regularized_argmax(self.omega, scores, self.dim, mask=mask, **strengths)
+        return regularized_argmax(self._regularizer(strengths), scores, self.dim, mask=mask, **strengths)
+
+    def _regularizer(self, strengths: dict[str, Any]) -> Regularizer:
+        factor = self.strengths.factor  # of an annealed lam
+        if factor == 1.0 or not isinstance(self.omega, KernelRegularizer) or self.omega.strength != "lam":
+            return self.omega
+        return self.omega.with_theta(self.omega.theta * factor)
+
+
+def module(name: str, **strengths: Any) -> _Mapping:
+    """The module of a mapping's name; for one without its own class, that of its regularizer.
+
+    Example:
+        >>> module("fusedmax", lam=0.2)
+        Fusedmax(
+          dim=-1
+          (strengths): Strengths(lam=0.2, gamma=1)
+        )
+    """
+    row = named(name)
+    row.check(
+        {
+            key: value
+            for key, value in strengths.items()
+            if not isinstance(value, Tensor) and key != "learnable"
+        }
+    )
+    own: type[_Mapping] | None = globals().get(name.capitalize())
+    if own is not None:
+        return own(**strengths)
+    return RegularizedArgmax(row.made(strengths), gamma=strengths.get(GAMMA, 1.0))
+
+
+def as_module(mapping: MappingLike) -> MappingLike:
+    """The module of a name, or of a regularizer that has one; anything else as it is.
+
+    As a module its strengths are found by `AnnealGamma` and shown in the model's repr.
+
+    Example:
+        >>> import regmax
+        >>> as_module("fusedmax,lam=0.2").lam, as_module(regmax.SquaredPNorm(1.3)).p
+        (0.2, 1.3)
+    """
+    resolve(mapping)  # a wrong name raises here, not at the first call
+    if isinstance(mapping, str):
+        row, strengths = parse(mapping)
+        return module(row.name, **strengths)
+    row_or_none = row_of(mapping)
+    if row_or_none is None or not isinstance(mapping, KernelRegularizer) or isinstance(mapping.theta, Tensor):
+        return mapping
+    strength = row_or_none.strength
+    return module(row_or_none.name, **({} if strength is None else {strength: mapping.theta}))
+
+
+class HasMapping(torch.nn.Module):
+    """A module whose attribute `mapping` is made a module if it is given by name or regularizer."""
+
+    mapping: Any
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "mapping":
+            value = as_module(value)
+            self._modules.pop(name, None)  # a module can be followed by a function, which torch would refuse
+            self.__dict__.pop(name, None)
+        super().__setattr__(name, value)

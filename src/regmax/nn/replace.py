@@ -5,10 +5,10 @@ from copy import deepcopy
 import torch
 
 from regmax.nn.attention import MultiheadAttention
-from regmax.nn.weighting import Mapping
+from regmax.resolver import MappingLike
 
 
-def replace_attention(model: torch.nn.Module, mapping: Mapping = "fusedmax") -> int:
+def replace_attention(model: torch.nn.Module, mapping: MappingLike = "fusedmax") -> int:
     """Replace every `torch.nn.MultiheadAttention` inside a model by `regmax.nn.MultiheadAttention`, in place.
 
     The new modules hold the very same parameters: optimizers, frozen weights and state dicts stay as they are. Hooks
@@ -46,7 +46,7 @@ def replace_attention(model: torch.nn.Module, mapping: Mapping = "fusedmax") -> 
     return len(new)
 
 
-def _rebuilt(module: torch.nn.MultiheadAttention, mapping: Mapping) -> MultiheadAttention:
+def _rebuilt(module: torch.nn.MultiheadAttention, mapping: MappingLike) -> MultiheadAttention:
     """The same parameters in a new module."""
     new = MultiheadAttention(
         module.embed_dim,

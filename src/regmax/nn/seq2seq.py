@@ -5,12 +5,14 @@ One decoder state (batch, width), or the states of several steps (batch, steps, 
 step then only scores and weighs. Feeding the result back to the decoder is the model's business.
 """
 
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from regmax.nn.weighting import Mapping, as_function
+from regmax.arrays import A, AnyArray, Array
+from regmax.nn.mappings import HasMapping
+from regmax.resolver import MappingLike, resolve
 
 Score = Literal["dot", "general", "concat"]
 
@@ -37,10 +39,14 @@ class PreparedMemory(NamedTuple):
         return PreparedMemory(self.keys[index], self.values[index], mask)
 
 
-class _RecurrentAttention(nn.Module):
+class _RecurrentAttention(HasMapping):
     """Scores of prepared keys, weights, weighted sums: the part that Luong's and Bahdanau's attention share."""
 
-    mapping: Mapping
+    if TYPE_CHECKING:  # torch's own takes and returns anything
+
+        def __call__(
+            self, query: Array[A], memory: AnyArray | PreparedMemory, mask: AnyArray | None = None
+        ) -> tuple[A, A]: ...
 
     def prepare(
         self, memory: Tensor, mask: Tensor | None = None, *, values: Tensor | None = None
@@ -74,7 +80,7 @@ class _RecurrentAttention(nn.Module):
             )
         x = self._scores(query, memory.keys)
         keep = None if memory.mask is None else memory.mask.unsqueeze(1)
-        y = as_function(self.mapping)(x, -1, mask=keep)
+        y = resolve(self.mapping)(x, mask=keep)
         return y @ memory.values, y, x
 
 
@@ -108,7 +114,7 @@ class GlobalAttention(_RecurrentAttention):
         memory_size: int | None = None,
         *,
         score: Score = "general",
-        mapping: Mapping = "fusedmax",
+        mapping: MappingLike = "fusedmax",
         scale: float = 1.0,
         bias: bool = True,
     ) -> None:
@@ -122,7 +128,6 @@ class GlobalAttention(_RecurrentAttention):
             raise ValueError(
                 f"`GlobalAttention(..., score='dot')` needs states of one width. Got {query_size} and {memory_size}."
             )
-        as_function(mapping)
         self.score: Score = score
         self.scale = scale
         self.mapping = mapping
@@ -197,10 +202,9 @@ class AdditiveAttention(_RecurrentAttention):
         memory_size: int,
         hidden_size: int | None = None,
         *,
-        mapping: Mapping = "fusedmax",
+        mapping: MappingLike = "fusedmax",
     ) -> None:
         super().__init__()
-        as_function(mapping)
         self.mapping = mapping
         self.additive = _AdditiveScore(
             query_size, memory_size, query_size if hidden_size is None else hidden_size
@@ -264,5 +268,5 @@ def _check_memory(memory: Tensor, mask: Tensor | None, values: Tensor | None) ->
         )
 
 
-def _shown(mapping: Mapping) -> str:
+def _shown(mapping: MappingLike) -> str:
     return "" if isinstance(mapping, nn.Module) else f", mapping={mapping!r}"

@@ -1,17 +1,21 @@
 """Strengths that can be learned: an unconstrained parameter behind each, so that no step leaves the bounds.
 
-gamma and lam are softplus(raw), p is 1 + sigmoid(raw); each keeps a little away from the bound that is not allowed.
+A strength without upper bound, gamma and lam, is softplus(raw), one in an interval, p, a multiple of sigmoid(raw). Each
+keeps a little away from the lower bound, which is not allowed or where nothing is learned.
 """
 
 from collections.abc import Callable
+from math import inf
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-_LEAST = 1e-6  # gamma and lam
-_LEAST_P = 1e-3  # p - 1: under it powers 1 / (p - 1) leave float32
+from regmax.mappings import MAPPINGS
+
+_LEAST = 1e-6  # above the lower bound of gamma and lam
+_LEAST_INSIDE = 1e-3  # above that of an interval: under p - 1 = 1e-3 powers 1 / (p - 1) leave float32
 
 
 class _Link(NamedTuple):
@@ -26,29 +30,43 @@ def _softplus_inverse(strength: Tensor) -> Tensor:
     return strength + torch.log(-torch.expm1(-strength))
 
 
-_POSITIVE = _Link(
-    lambda raw: functional.softplus(raw) + _LEAST,
-    lambda strength: _softplus_inverse(strength - _LEAST),
-    f"above {_LEAST:g}",
-)
+def _half_line(above: float) -> _Link:
+    least = above + _LEAST
+    return _Link(
+        lambda raw: functional.softplus(raw) + least,
+        lambda strength: _softplus_inverse(strength - least),
+        f"above {least:g}",
+    )
 
 
-def _norm_inverse(p: Tensor) -> Tensor:
-    share = (p - 1 - _LEAST_P) / (1 - _LEAST_P)
-    # p = 2 may be told, but a finite raw only comes close; beyond it there is none.
-    return torch.logit(torch.where(p <= 2, share.clamp(max=1 - 1e-6), torch.nan))
+def _interval(above: float, up_to: float) -> _Link:
+    least = above + _LEAST_INSIDE
+    width = up_to - least
+
+    def inverse(strength: Tensor) -> Tensor:
+        share = (strength - least) / width
+        # The upper bound may be given, but a finite raw only comes close; beyond it there is none.
+        return torch.logit(torch.where(strength <= up_to, share.clamp(max=1 - 1e-6), torch.nan))
+
+    return _Link(
+        lambda raw: least + width * torch.sigmoid(raw), inverse, f"above {least:g} and at most {up_to:g}"
+    )
 
 
-_NORM = _Link(
-    lambda raw: 1 + _LEAST_P + (1 - _LEAST_P) * torch.sigmoid(raw),
-    _norm_inverse,
-    f"above {1 + _LEAST_P:g} and at most 2",
-)
-_LINKS = {"gamma": _POSITIVE, "lam": _POSITIVE, "p": _NORM}
+def _link(name: str) -> _Link:
+    """How a strength is learned, by the bounds that the registry has for it."""
+    owners = (row.regularizer.bounds for row in MAPPINGS.values() if row.strength == name)
+    bounds = next(owners, None)
+    if bounds is None:  # gamma
+        return _half_line(0.0)
+    return _half_line(bounds.above) if bounds.up_to == inf else _interval(bounds.above, bounds.up_to)
 
 
 class Strengths(torch.nn.Module):
     """The strengths of a mapping by name: some learned, some fixed.
+
+    A fixed gamma that was annealed, and the factor that annealing puts on lam, are in the state dict from then on, so
+    that a checkpoint gives the same weights in a model without an annealer.
 
     Args:
         values: the initial strengths, numbers or tensors that broadcast against the scores.
@@ -57,7 +75,8 @@ class Strengths(torch.nn.Module):
 
     def __init__(self, values: dict[str, Any], learnable: bool | str | tuple[str, ...]) -> None:
         super().__init__()
-        self.fixed = {}
+        self.fixed: dict[str, Any] = {}
+        self.annealed: dict[str, float] = {}  # gamma itself, and a factor of lam
         names = _learnable_names(learnable, values)
         for name, value in values.items():
             if name in names:
@@ -72,11 +91,40 @@ class Strengths(torch.nn.Module):
         """The strengths as keyword arguments of the mapping."""
         return {name: self[name] for name in self._names}
 
+    @property
+    def factor(self) -> float:
+        """What annealing multiplies lam by; 1 without."""
+        return self.annealed.get("lam", 1.0)
+
+    def anneal(self, gamma: float, factor: float) -> None:
+        """Set a fixed gamma, and the factor of lam."""
+        self.annealed = {"gamma": gamma, "lam": factor}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
     def __getitem__(self, name: str) -> Any:
+        if name == "gamma" and name in self.annealed:
+            return self.annealed[name]
         raw = getattr(self, f"raw_{name}", None)
         if raw is not None:
-            return _LINKS[name].forward(raw)
-        return self.fixed[name] if name in self.fixed else getattr(self, f"fixed_{name}")
+            value = _link(name).forward(raw)
+        else:
+            value = self.fixed[name] if name in self.fixed else getattr(self, f"fixed_{name}")
+        return value if name != "lam" or self.factor == 1.0 else value * self.factor
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        for name, value in self.annealed.items():
+            destination[f"{prefix}annealed_{name}"] = torch.tensor(value, dtype=torch.float64)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *options: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *options)
+        keys = {name: f"{prefix}annealed_{name}" for name in ("gamma", "lam")}
+        if "gamma" in self.fixed and all(key in state_dict for key in keys.values()):
+            self.annealed = {name: float(state_dict[key]) for name, key in keys.items()}
+            unexpected_keys = options[3]
+            unexpected_keys[:] = [key for key in unexpected_keys if key not in keys.values()]
 
     def extra_repr(self) -> str:
         """The strengths as they are now."""
@@ -84,7 +132,7 @@ class Strengths(torch.nn.Module):
 
 
 def _raw(name: str, value: Any) -> torch.nn.Parameter:
-    link = _LINKS[name]
+    link = _link(name)
     raw = link.inverse(torch.as_tensor(value, dtype=torch.get_default_dtype()))
     if not bool(raw.isfinite().all()):
         raise ValueError(f"A learnable `{name}` must start {link.bounds}. Got {value}.")
@@ -103,4 +151,10 @@ def _learnable_names(learnable: bool | str | tuple[str, ...], values: dict[str, 
 def _shown(value: Any) -> str:
     if not isinstance(value, Tensor):
         return f"{value:g}"
-    return f"{value.item():g}" if value.numel() == 1 else f"tensor{tuple(value.shape)}"
+    if value.is_meta or not value.numel():
+        return f"tensor{tuple(value.shape)}"
+    learned = " (learned)" if value.requires_grad else ""
+    if value.numel() == 1:
+        return f"{value.item():g}{learned}"
+    least, largest = (part.item() for part in value.detach().aminmax())
+    return f"{least:g} to {largest:g} in {tuple(value.shape)}{learned}"

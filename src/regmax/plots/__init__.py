@@ -18,6 +18,7 @@ from regmax.plots.heads import attention_heads
 from regmax.plots.heatmap import Panel, attention_heatmap, attention_panels
 from regmax.plots.learning import learning_curves
 from regmax.plots.model import model_examples
+from regmax.plots.recorded import record_examples
 from regmax.plots.report import write_report
 from regmax.plots.runs import run_examples
 from regmax.plots.settings import Setting
@@ -41,6 +42,7 @@ __all__ = [
     "model_examples",
     "parse_examples",
     "read_examples",
+    "record_examples",
     "run_examples",
     "write_explorer",
     "write_report",

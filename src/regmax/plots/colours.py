@@ -26,6 +26,7 @@ LINES = {
     "fusedmax": ("#d55e00", "solid"),
     "oscarmax": ("#cc79a7", (0, (3, 1, 1, 1, 1, 1))),
 }
+OTHER_LINE = ("#777777", "solid")  # a mapping without a choice above
 
 
 def weight_colours() -> "LinearSegmentedColormap":

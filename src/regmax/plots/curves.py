@@ -1,31 +1,28 @@
 """The paper's Figure 2: max_Omega and Pi_Omega in two dimensions, as functions of one score."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regmax.functional import regularized_argmax, regularized_max
+from regmax.mappings import at
 from regmax.plots.colours import INK, LINES
 from regmax.plots.figures import figure_of, new_figure
-from regmax.regularizers import FusedLasso, NegativeEntropy, Regularizer, SquaredNorm, SquaredPNorm
+from regmax.regularizers import Regularizer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _ZOOM = ((-1.35, -0.55), (-0.012, 0.16))  # the region in which sq-pnorm-max and sparsemax reach zero
-OMEGAS: dict[str, Regularizer] = {
-    "softmax": NegativeEntropy(),
-    "sparsemax": SquaredNorm(),
-    "sqpnormmax": SquaredPNorm(p=1.5),
-    "fusedmax": FusedLasso(lam=0.2),
-}
+STRENGTHS = {"fusedmax": 0.2}  # the others are at their defaults
+WITHOUT = ("oscarmax",)  # in two dimensions it is fusedmax
 
 
 def mapping_curves(
-    omegas: "dict[str, Regularizer] | None" = None,
+    omegas: "Mapping[str, Regularizer] | None" = None,
     *,
     gamma: float = 1.0,
     reach: float = 2.5,
@@ -37,7 +34,7 @@ def mapping_curves(
     the weights are one and zero. oscarmax is omitted because it equals fusedmax in two dimensions.
 
     Args:
-        omegas: regularizers by the name of their mapping; by default softmax, sparsemax, sq-pnorm-max and fusedmax.
+        omegas: regularizers by the name of their mapping; by default every mapping but oscarmax.
         gamma: the strength of the regularizer.
         reach: t runs from -reach to reach.
         axes: two axes to draw into; by default those of a new figure.
@@ -49,7 +46,7 @@ def mapping_curves(
         >>> [axes.get_title() for axes in mapping_curves().axes[:2]]
         ['$\\mathrm{max}_\\Omega([t, 0])$ + const', '$\\Pi_\\Omega([t, 0])_1$']
     """
-    omegas = OMEGAS if omegas is None else omegas
+    omegas = at(STRENGTHS, without=WITHOUT) if omegas is None else omegas
     if axes is None:
         left, right = new_figure(9.5, 3.6).subplots(1, 2)
     else:

@@ -1,5 +1,6 @@
 """Create figures without pyplot, so that no global state changes, and read arrays of any kind."""
 
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,26 @@ def figure_of(axes: "Axes") -> "Figure":
 
 
 def array(weights: Any) -> NDArray[np.float64]:
-    """Weights as float64: an exact conversion, which keeps zeros and ties."""
+    """Weights as float64: an exact conversion, which keeps zeros and ties.
+
+    Sparse weights get their zeros. A record of `regmax.record_attention` must have one layer, sequence and head.
+    """
+    if isinstance(weights, Mapping):
+        weights = _only(weights)
+    if hasattr(weights, "starts"):  # SparseWeights
+        weights = weights.to_dense()
     if hasattr(weights, "detach"):
         weights = weights.detach().cpu().double().numpy()
     return np.asarray(weights, np.float64)
+
+
+def _only(record: Any) -> Any:
+    """The matrix of weights in a record, if there is one only."""
+    shapes = {name: tuple(calls[-1].shape) for name, calls in record.items()}
+    if len(record) != 1 or any(size != 1 for shape in shapes.values() for size in shape[:-2]):
+        raise ValueError(
+            f"A heat map draws one matrix of weights. Got the record of {shapes}: choose with "
+            "`record.dense(name)[batch, head]`."
+        )
+    (name,) = record
+    return record.dense(name).reshape(shapes[name][-2:])

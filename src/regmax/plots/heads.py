@@ -1,6 +1,6 @@
 """All heads of a transformer in one figure: a small heat map per layer and head."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +27,7 @@ def attention_heads(
     Args:
         attentions: (layers, heads, target, source), or a sequence of one array or tensor per layer, (heads, target,
             source) or (batch, heads, target, source) as transformers returns it. NaN marks masked positions.
+            A record of `regmax.record_attention` is drawn too.
         example: which example of a batch, counted from 0; may be omitted for a batch of one.
         layers: which layers, counted from 0; by default all.
         heads: which heads; by default all.
@@ -42,6 +43,8 @@ def attention_heads(
         >>> len([axes for axes in figure.axes if axes.images])
         6
     """
+    if isinstance(attentions, Mapping):  # a record of `regmax.record_attention`: the last call of each layer
+        attentions = [calls[-1] for calls in attentions.values()]
     stacked = [_layer(layer, number, example) for number, layer in enumerate(attentions)]
     chosen_layers = range(len(stacked)) if layers is None else layers
     chosen_heads = range(len(stacked[0])) if heads is None else heads

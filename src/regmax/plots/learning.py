@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regmax.names import MAPPINGS
-from regmax.plots.colours import INK, LINES
+from regmax.mappings import MAPPINGS
+from regmax.plots.colours import INK, LINES, OTHER_LINE
 from regmax.plots.figures import figure_of, new_figure
 from regmax.plots.runs import Run, read_runs
 
@@ -81,8 +81,8 @@ def _draw(ax: "Axes", run: Run, score: str, label: str) -> None:
         raise ValueError(f"{run.folder} has no {score!r} in its history.")
     mapping = run.setting.mapping
     style: dict[str, Any] = {
-        "color": LINES[mapping][0],
-        "marker": _MARKERS[mapping],
+        "color": LINES.get(mapping, OTHER_LINE)[0],
+        "marker": _MARKERS.get(mapping, "x"),
         "markersize": 4.5,
         "linewidth": 1.6,
     }

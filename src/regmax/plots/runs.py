@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from regmax.files import read_json
+from regmax.mappings import MAPPINGS
 from regmax.plots.examples import Example, Examples, FormatError, View, parse_examples
-from regmax.plots.settings import PARAMETERS, Setting
+from regmax.plots.settings import Setting
 from regmax.plots.text import unescaped
 
 _LABELS = re.compile(r"(\w+) \(gold: (\w+)\)")
@@ -114,10 +115,10 @@ def _start(views: Sequence[View]) -> tuple[Setting, Setting]:
 
 def _setting(config: Any, folder: Path) -> Setting:
     try:
-        strengths = tuple((name, float(config[name])) for name in PARAMETERS[config["mapping"]])
+        row = MAPPINGS[config["mapping"]]
+        return Setting(row.name, tuple((name, float(config[name])) for name in row.strengths))
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"{folder / 'config.json'} is not the configuration of a run: {error!r}.") from None
-    return Setting(config["mapping"], strengths)
 
 
 def _history(folder: Path) -> tuple[dict[str, float], ...]:

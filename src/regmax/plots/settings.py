@@ -6,21 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regmax.names import MAPPINGS
-
-PARAMETERS = {
-    "softmax": {"gamma": 1.0},
-    "sparsemax": {"gamma": 1.0},
-    "fusedmax": {"gamma": 1.0, "lam": 0.1},
-    "oscarmax": {"gamma": 1.0, "lam": 0.01},
-    "sqpnormmax": {"gamma": 1.0, "p": 1.5},
-}
-_SYMBOLS = {"gamma": "γ", "lam": "λ", "p": "p"}
+from regmax.mappings import NamedMapping, named, parse
+from regmax.resolver import function_of
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One of the five mappings, and the strengths that differ from its defaults.
+    """A named mapping, and the strengths that differ from its defaults.
 
     Example:
         >>> setting = Setting.parse("fusedmax,lam=0.2")
@@ -33,48 +25,41 @@ class Setting:
     mapping: str
     strengths: tuple[tuple[str, float], ...] = ()
 
+    def __post_init__(self) -> None:
+        self.row.check(dict(self.strengths))
+
+    @property
+    def row(self) -> NamedMapping:
+        """The mapping's row in the registry."""
+        return named(self.mapping)
+
     @classmethod
     def parse(cls, text: str) -> "Setting":
         """Read `mapping` or `mapping,name=number,...`."""
-        mapping, *pairs = text.replace(" ", "").split(",")
-        if mapping not in PARAMETERS:
-            raise ValueError(f"A mapping is one of {', '.join(PARAMETERS)}. Got {mapping!r}.")
-        strengths = []
-        for pair in pairs:
-            name, _, value = pair.partition("=")
-            if name not in PARAMETERS[mapping]:
-                known = ", ".join(PARAMETERS[mapping])
-                raise ValueError(f"{mapping} has the strengths {known}. Got {pair!r} in {text!r}.")
-            try:
-                strengths.append((name, float(value)))
-            except ValueError:
-                raise ValueError(
-                    f"A strength is a number, e.g. `{name}=0.1`. Got {pair!r} in {text!r}."
-                ) from None
-        setting = cls(mapping, tuple(strengths))
-        setting(np.zeros((1, 1)))  # the mapping itself refuses strengths out of its range
-        return setting
+        row, strengths = parse(text)
+        return cls(row.name, tuple(strengths.items()))
 
     @property
     def parameters(self) -> dict[str, float]:
         """Every strength of the mapping, by name."""
-        return {**PARAMETERS[self.mapping], **dict(self.strengths)}
+        return {**self.row.strengths, **dict(self.strengths)}
 
     @property
     def label(self) -> str:
         """The mapping and its strengths; gamma only if it is not 1."""
         shown = {name: value for name, value in self.parameters.items() if (name, value) != ("gamma", 1.0)}
-        return ", ".join([self.mapping, *(f"{_SYMBOLS[name]} = {value:g}" for name, value in shown.items())])
+        symbols = self.row.symbols
+        return ", ".join([self.mapping, *(f"{symbols[name]} = {value:g}" for name, value in shown.items())])
 
     @property
     def clustered(self) -> bool:
         """Whether equal weights form clusters rather than segments."""
-        return self.mapping == "oscarmax"
+        return self.row.clusters
 
     def __call__(self, scores: NDArray[Any]) -> NDArray[np.float64]:
         """The weights of every row; NaN if a score is deleted (-inf), which differs from weight zero."""
         scores = np.asarray(scores, np.float64)
-        y = MAPPINGS[self.mapping](scores, **self.parameters)
+        y = function_of(self.mapping)(scores, **self.parameters)
         return np.where(np.isneginf(scores), np.nan, y)
 
     def __str__(self) -> str:

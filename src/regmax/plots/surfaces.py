@@ -1,28 +1,24 @@
 """The appendix's figure: Pi_Omega([t1, t2, 0])_2 as a surface over t1 and t2."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from regmax.functional import regularized_argmax
+from regmax.mappings import at
 from regmax.plots import colours
 from regmax.plots.figures import new_figure
-from regmax.regularizers import FusedLasso, NegativeEntropy, Oscar, Regularizer, SquaredNorm, SquaredPNorm
+from regmax.regularizers import Regularizer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-OMEGAS: dict[str, Regularizer] = {
-    "softmax": NegativeEntropy(),
-    "sparsemax": SquaredNorm(),
-    "sqpnormmax": SquaredPNorm(p=1.5),
-    "fusedmax": FusedLasso(lam=0.2),
-    "oscarmax": Oscar(lam=0.2),
-}
+STRENGTHS = {"fusedmax": 0.2, "oscarmax": 0.2}  # the others are at their defaults
 
 
 def mapping_surfaces(
-    omegas: "dict[str, Regularizer] | None" = None,
+    omegas: "Mapping[str, Regularizer] | None" = None,
     *,
     gamma: float = 1.0,
     reach: float = 2.5,
@@ -33,7 +29,7 @@ def mapping_surfaces(
     On plateaus and ridges, weights are fused.
 
     Args:
-        omegas: regularizers by the name of their mapping; by default the five mappings, with lam = 0.2.
+        omegas: regularizers by the name of their mapping; by default every mapping, with lam = 0.2.
         gamma: the strength of the regularizer.
         reach: t1 and t2 run from -reach to reach.
         points: the number of points along each side of the grid.
@@ -45,7 +41,7 @@ def mapping_surfaces(
         >>> len(mapping_surfaces(points=11).axes)
         5
     """
-    omegas = OMEGAS if omegas is None else omegas
+    omegas = at(STRENGTHS) if omegas is None else omegas
     figure = new_figure(3.1 * len(omegas), 3.2)
     light = _light()  # from the side: plateaus, ridges and slopes differ in shade
     t = np.linspace(-reach, reach, points)

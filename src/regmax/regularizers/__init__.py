@@ -1,12 +1,15 @@
-"""What Omega is: one file for each regularizer."""
+"""What Omega is, as frozen data: the base classes, and the regularizers of the named mappings."""
 
 from regmax.regularizers.base import KernelRegularizer, Regularizer
-from regmax.regularizers.fused_lasso import FusedLasso
-from regmax.regularizers.negative_entropy import NegativeEntropy
-from regmax.regularizers.oscar import Oscar, OscarComposition
+from regmax.regularizers.named import (
+    FusedLasso,
+    NegativeEntropy,
+    Oscar,
+    OscarComposition,
+    SquaredNorm,
+    SquaredPNorm,
+)
 from regmax.regularizers.smooth import SmoothRegularizer
-from regmax.regularizers.squared_norm import SquaredNorm
-from regmax.regularizers.squared_pnorm import SquaredPNorm
 
 __all__ = [
     "FusedLasso",

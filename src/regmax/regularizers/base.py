@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from regmax.arrays import is_array, is_floating
+from regmax.arrays import as_number, is_array, is_floating, same
 
 
 class Regularizer(ABC):
@@ -23,7 +23,7 @@ class Regularizer(ABC):
         """Omega(y), along the last dimension."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KernelRegularizer(Regularizer):
     """A regularizer whose mapping a kernel computes.
 
@@ -32,6 +32,8 @@ class KernelRegularizer(Regularizer):
     """
 
     kernel: ClassVar[str]
+    # The kernels to apply in turn, if no single one computes the mapping. The strength goes to the first.
+    steps: ClassVar[tuple[str, ...]] = ()
     strength: ClassVar[str | None] = None
     bounds: ClassVar["Bounds | None"] = None
 
@@ -61,6 +63,26 @@ class KernelRegularizer(Regularizer):
     def with_theta(self, theta: Any) -> "KernelRegularizer":
         """The same regularizer at another strength."""
         return self if self.strength is None else replace(self, **{self.strength: theta})
+
+    @property
+    def call(self) -> str:
+        """How messages name a call of the mapping."""
+        return "regularized_argmax(...)" if self.steps else f"{self.kernel}(...)"
+
+    @property
+    def exact(self) -> "KernelRegularizer":
+        """The regularizer whose argmax attains max_Omega: another one if this mapping is an approximation."""
+        return self
+
+    # Written out, because the comparison that a dataclass would get fails for a strength of several numbers.
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, KernelRegularizer) or type(self) is not type(other):
+            return NotImplemented
+        return same(self.theta, other.theta)
+
+    def __hash__(self) -> int:
+        theta = as_number(self.theta)
+        return hash((type(self), tuple(theta.shape) if is_array(theta) else theta))
 
 
 @dataclass(frozen=True)

@@ -1,32 +1,90 @@
 """`regmax.attention`: checks its arguments and chooses the way to compute."""
 
-from typing import Literal
+from typing import Any, Literal, overload
 
-from torch import Tensor
-
+from regmax.arrays import A, AnyArray, Array
+from regmax.resolver import MappingLike, resolve
 from regmax.sparse_attention.dense import dense_attention, softmax_attention
 from regmax.sparse_attention.fused import sparse_attention, suits
-from regmax.sparse_attention.inputs import CALL, check_inputs
-from regmax.sparse_attention.mapping import Mapping, known, weigher
+from regmax.sparse_attention.inputs import CALL, check_inputs, check_options
 from regmax.sparse_attention.weights import SparseWeights
 
-Attended = Tensor | tuple[Tensor, Tensor] | tuple[Tensor, SparseWeights]
 
-
+@overload
 def attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    q: Array[A],
+    k: Array[A],
+    v: Array[A],
     *,
-    mapping: Mapping = "fusedmax",
-    mask: Tensor | None = None,
-    bias: Tensor | None = None,
+    mapping: MappingLike = "fusedmax",
+    mask: AnyArray | None = None,
+    bias: AnyArray | None = None,
+    is_causal: bool = False,
+    dropout_p: float = 0.0,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_weights: Literal[False] = False,
+) -> A: ...
+@overload
+def attention(
+    q: Array[A],
+    k: Array[A],
+    v: Array[A],
+    *,
+    mapping: MappingLike = "fusedmax",
+    mask: AnyArray | None = None,
+    bias: AnyArray | None = None,
+    is_causal: bool = False,
+    dropout_p: float = 0.0,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_weights: Literal[True],
+) -> tuple[A, A]: ...
+@overload
+def attention(
+    q: Array[A],
+    k: Array[A],
+    v: Array[A],
+    *,
+    mapping: MappingLike = "fusedmax",
+    mask: AnyArray | None = None,
+    bias: AnyArray | None = None,
+    is_causal: bool = False,
+    dropout_p: float = 0.0,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_weights: Literal["sparse"],
+) -> tuple[A, SparseWeights]: ...
+@overload
+def attention(
+    q: Array[A],
+    k: Array[A],
+    v: Array[A],
+    *,
+    mapping: MappingLike = "fusedmax",
+    mask: AnyArray | None = None,
+    bias: AnyArray | None = None,
+    is_causal: bool = False,
+    dropout_p: float = 0.0,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_weights: bool | Literal["sparse"],
+) -> A | tuple[A, A] | tuple[A, SparseWeights]: ...
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    mapping: MappingLike = "fusedmax",
+    mask: Any | None = None,
+    bias: Any | None = None,
     is_causal: bool = False,
     dropout_p: float = 0.0,
     scale: float | None = None,
     enable_gqa: bool = False,
     return_weights: bool | Literal["sparse"] = False,
-) -> Attended:
+    **unknown: object,
+) -> Any:
     """Attention whose weights are sparse: Pi(scale q k^T + bias) v, with torch's `scaled_dot_product_attention` shapes.
 
     On the CPU, sparsemax, fusedmax, oscarmax and sqpnormmax never hold the weights densely: time and memory of the
@@ -37,7 +95,8 @@ def attention(
         q: queries, `(..., heads, queries, e)`; leading dimensions broadcast, or may be missing.
         k: keys, `(..., heads, keys, e)`.
         v: values, `(..., heads, keys, e_v)`.
-        mapping: from scores to weights: a name, a regularizer, or a callable `f(scores, dim, mask=...)`.
+        mapping: from scores to weights: a name (`"fusedmax"`, `"fusedmax,lam=0.2"`), a regularizer, a module, or a
+            callable `f(scores, dim, mask=...)`.
         mask: boolean, True = keep, broadcasts to `(..., heads, queries, keys)`. Masked keys are deleted; a query
             without keys gives zeros. A padding mask `(batch, 1, 1, keys)` is used as it is.
         bias: added to the scores, to which it broadcasts (ALiBi, relative positions); -inf deletes a key.
@@ -47,6 +106,7 @@ def attention(
         enable_gqa: k and v may have fewer heads, each shared by a group of query heads.
         return_weights: True gives the dense weights too, "sparse" a `SparseWeights`, which carries no gradients;
             both before dropout.
+        unknown: nothing; torch's `attn_mask` is answered with the names used here.
 
     Returns:
         `(..., heads, queries, e_v)`, or that and the weights.
@@ -57,18 +117,20 @@ def attention(
         >>> regmax.attention(q, k, torch.arange(3.0).reshape(1, 3, 1), mapping="sparsemax").flatten()
         tensor([0., 1., 2.])
     """
+    if unknown:
+        check_options(unknown)
     if return_weights not in (False, True, "sparse"):
         raise ValueError(
             f"`{CALL[:-1]}, return_weights=...)` must be a boolean or 'sparse'. Got {return_weights!r}."
         )
     inputs = check_inputs(q, k, v, mask, bias, is_causal, dropout_p, scale, enable_gqa)
-    found = known(mapping)
-    if not return_weights and found is not None and found.is_softmax:
+    found = resolve(mapping)
+    if not return_weights and found.is_softmax:
         return softmax_attention(inputs, found.gamma)
-    if return_weights is not True and found is not None and suits(inputs, found):
+    if return_weights is not True and suits(inputs, found):
         result, sparse = sparse_attention(inputs, found, return_weights=bool(return_weights))
         return result if sparse is None else (result, sparse)
-    out, y = dense_attention(inputs, weigher(mapping))
+    out, y = dense_attention(inputs, found)
     if return_weights == "sparse":
         return out, SparseWeights.from_dense(y)
     return (out, y) if return_weights else out

@@ -1,24 +1,22 @@
 """Attention with the weights as a dense tensor: any device, any mapping, every transform and compiler."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from regmax.resolver import Resolved
 from regmax.sparse_attention.inputs import Inputs
 
-Weigh = Callable[[Tensor, Tensor | None], Tensor]  # scores and mask to weights
 
-
-def dense_attention(inputs: Inputs, weigh: Weigh) -> tuple[Tensor, Tensor]:
+def dense_attention(inputs: Inputs, mapping: Resolved) -> tuple[Tensor, Tensor]:
     """The output, and the weights before dropout."""
     k, v = repeat_heads(inputs)
     scores = (inputs.q * inputs.scale) @ k.mT
     if inputs.bias is not None:
         scores = scores + inputs.bias.to(scores.dtype)
-    y = weigh(scores, full_mask(inputs))
+    y = mapping(scores, mask=full_mask(inputs))
     return functional.dropout(y, inputs.dropout_p, training=inputs.dropout_p > 0) @ v, y
 
 

@@ -11,30 +11,29 @@ from torch.autograd import Function
 from torch.nn import functional
 
 from regmax.frontends.torch.modes import is_plain
-from regmax.functional import regularized_argmax
 from regmax.kernels import native
 from regmax.kernels.native import attention as core
-from regmax.regularizers import OscarComposition
+from regmax.mappings import row_of
+from regmax.regularizers import KernelRegularizer
+from regmax.resolver import Resolved
 from regmax.sparse_attention.dense import dense_attention, repeat_heads
 from regmax.sparse_attention.inputs import Inputs
-from regmax.sparse_attention.mapping import Known
 from regmax.sparse_attention.weights import SparseWeights
 
 # Packing the keys costs about as much as the scores of this many queries.
 _FEWEST_QUERIES = 8
-_KERNELS = ("sparsemax", "fusedmax", "oscarmax", "sqpnormmax")
 _NUMBER = int | float
 
 
-def suits(inputs: Inputs, found: Known) -> bool:
+def suits(inputs: Inputs, found: Resolved) -> bool:
     """Whether the native core computes this: plain tensors of the CPU, one strength, no gradient of the bias."""
     q, omega = inputs.q, found.omega
     return (
         q.is_cpu
         and q.shape[-2] >= _FEWEST_QUERIES
         and native.available()
-        and omega.kernel in _KERNELS
-        and not isinstance(omega, OscarComposition)
+        and isinstance(omega, KernelRegularizer)
+        and omega.kernel in native.CODES
         and isinstance(found.gamma, _NUMBER)
         and (omega.theta is None or isinstance(omega.theta, _NUMBER))
         and all(is_plain(x) and x.numel() for x in (q, inputs.k, inputs.v))
@@ -44,7 +43,7 @@ def suits(inputs: Inputs, found: Known) -> bool:
 
 
 def sparse_attention(
-    inputs: Inputs, found: Known, *, return_weights: bool
+    inputs: Inputs, found: Resolved, *, return_weights: bool
 ) -> tuple[Tensor, SparseWeights | None]:
     """The output, and the weights before dropout if asked for."""
     dtype = inputs.q.dtype
@@ -100,24 +99,24 @@ class _SparseAttention(Function):
 
 
 def _dense_gradients(
-    inputs: Inputs, found: Known, q: Tensor, k: Tensor, v: Tensor, out_grad: Tensor
+    inputs: Inputs, found: Resolved, q: Tensor, k: Tensor, v: Tensor, out_grad: Tensor
 ) -> Gradients:
     """Gradients that can be differentiated again: those of the dense path, computed anew."""
     if inputs.dropout_p > 0:
         raise NotImplementedError(
             "`attention(..., dropout_p=...)` is differentiated once. Got `create_graph=True`: set dropout_p to 0."
         )
-    weigh = partial(regularized_argmax, found.omega, gamma=found.gamma)
-    out, _ = dense_attention(replace(inputs, q=q, k=k, v=v), lambda x, mask: weigh(x, mask=mask))
+    out, _ = dense_attention(replace(inputs, q=q, k=k, v=v), found)
     wanted = [x for x in (q, k, v) if x.requires_grad]
     grads = iter(torch.autograd.grad(out, wanted, out_grad, create_graph=True))
     return tuple(next(grads) if x.requires_grad else None for x in (q, k, v))
 
 
-def _describe(inputs: Inputs, found: Known, *, recompute: bool) -> core.Problem:
-    kernel, theta = found.omega.kernel, float(found.omega.theta or 0.0)
-    if theta == (2.0 if kernel == "sqpnormmax" else 0.0):
-        kernel = "sparsemax"  # a strength without effect
+def _describe(inputs: Inputs, found: Resolved, *, recompute: bool) -> core.Problem:
+    omega = found.omega
+    assert isinstance(omega, KernelRegularizer)
+    row, theta = row_of(omega), float(omega.theta or 0.0)
+    kernel = "sparsemax" if row is not None and theta == row.sparsemax_at else omega.kernel
     bias = None if inputs.bias is None else inputs.bias.detach().to(inputs.q.dtype) / found.gamma
     return core.Problem(
         kernel=kernel,

@@ -1,5 +1,6 @@
 """The arguments of `attention`, checked: shapes that broadcast, types that agree."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
 from typing import Any
@@ -58,6 +59,17 @@ def check_inputs(
     _check_addition("mask", mask, inputs)
     _check_addition("bias", bias, inputs)
     return inputs
+
+
+def check_options(options: Mapping[str, object]) -> None:
+    """Raise for arguments that `attention` does not have; some are torch's."""
+    name = next(iter(options))
+    if name == "attn_mask":
+        raise TypeError(
+            f"`{CALL}` takes no `attn_mask`: pass a boolean one as `mask`, True = keep, and one that is added to the "
+            "scores as `bias`."
+        )
+    raise TypeError(f"`{CALL}` takes no argument {name!r}.")
 
 
 def _check_tensors(q: Any, k: Any, v: Any) -> None:

@@ -5,7 +5,7 @@ are accepted and change nothing. The other alphas go through the general solver 
 numbers, but more slowly than entmax computes them.
 """
 
-from typing import Any
+from typing import NoReturn
 
 from regmax.compat.entmax.losses import (
     Entmax15Loss,
@@ -45,7 +45,7 @@ _WITHOUT_COUNTERPART = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> NoReturn:
     for prefix, reason in _WITHOUT_COUNTERPART.items():
         if name.lower().replace("_", "").startswith(prefix.replace("_", "")):
             raise AttributeError(f"`regmax.compat.entmax` has no {name}: {reason}. Keep entmax's for it.")

@@ -1,4 +1,4 @@
-"""entmax's losses: a Fenchel-Young loss is the duality gap of the target, max_Omega(x) + Omega(e) - <x, e>.
+"""entmax's losses: the Fenchel-Young loss of a target e is max_Omega(x) + Omega(e) - <x, e>.
 
 Its gradient is the mapping's weights minus the target.
 """
@@ -6,15 +6,15 @@ Its gradient is the mapping's weights minus the target.
 import torch
 from torch import Tensor
 
-import regmax.functional as verbs
 from regmax.compat.entmax.mappings import Tsallis, tsallis
+from regmax.frontends.torch import fenchel_young
 from regmax.regularizers import Regularizer, SquaredNorm
 
 
 def _loss(omega: Regularizer, x: Tensor, target: Tensor) -> Tensor:
     """One loss for each row of x, (n, classes)."""
     one_hot = torch.nn.functional.one_hot(target, x.shape[-1]).to(x.dtype)
-    return verbs.duality_gap(omega, x, one_hot)
+    return fenchel_young(omega, x, one_hot, -1, 1.0, None)
 
 
 def sparsemax_loss(X: Tensor, target: Tensor, k: int | None = None) -> Tensor:

@@ -3,21 +3,15 @@
 import torch
 from torch import Tensor, nn
 
-import regmax.nn as mappings
 from regmax.experiments.config import Config
+from regmax.mappings import named
+from regmax.nn.mappings import module
 
 
 def mapping(config: Config) -> nn.Module:
     """The module of the configured mapping."""
-    lam = config.lam or 0.0  # None: a mapping without it
-    modules: dict[str, nn.Module] = {
-        "softmax": mappings.Softmax(gamma=config.gamma),
-        "sparsemax": mappings.Sparsemax(gamma=config.gamma),
-        "fusedmax": mappings.Fusedmax(lam=lam, gamma=config.gamma),
-        "oscarmax": mappings.Oscarmax(lam=lam, gamma=config.gamma),
-        "sqpnormmax": mappings.Sqpnormmax(p=config.p, gamma=config.gamma),
-    }
-    return modules[config.mapping]
+    strengths = named(config.mapping).strengths
+    return module(config.mapping, **{name: getattr(config, name, given) for name, given in strengths.items()})
 
 
 def mask_of(lengths: Tensor, longest: int) -> Tensor | None:

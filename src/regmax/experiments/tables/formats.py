@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from textwrap import wrap
 
 from regmax.experiments.tables.collect import Cell, Table
+from regmax.mappings import MAPPINGS
 
 _MISSING = "—"
 _NARROWEST = 11  # letters
-# The paper's spelling of the names.
-_PRINTED = {"sqpnormmax": "sq-pnorm-max"}
 
 
 def terminal(tables: Sequence[Table]) -> str:
@@ -88,7 +87,7 @@ def _latex(table: Table) -> str:
 def _printed(label: str) -> str:
     """A row's label, its mapping as the paper writes it."""
     mapping, comma, rest = label.partition(",")
-    return _PRINTED.get(mapping, mapping) + comma + rest
+    return (MAPPINGS[mapping].title if mapping in MAPPINGS else mapping) + comma + rest
 
 
 def _head(table: Table) -> list[str]:

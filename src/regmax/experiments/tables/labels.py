@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regmax.experiments.config import PRESETS, make
-from regmax.names import MAPPINGS
+from regmax.mappings import MAPPINGS
 
 Configuration = Mapping[str, Any]
 # A run's result does not depend on these; a seed is a draw of the same configuration.

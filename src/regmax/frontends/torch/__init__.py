@@ -7,12 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regmax import duality
 from regmax.frontends.checks import broadcasts, check_owl_order, check_owl_weights
 from regmax.frontends.torch import autograd, ops, owl, smooth, threads
 from regmax.frontends.torch.modes import is_plain
 from regmax.frontends.torch.rows import Rows, prepare
 from regmax.kernels import native
-from regmax.regularizers import KernelRegularizer, Oscar, OscarComposition, Regularizer
+from regmax.regularizers import KernelRegularizer, Regularizer
 from regmax.regularizers.base import Bounds
 
 _FLOATS = (torch.float32, torch.float64)
@@ -56,7 +57,7 @@ def argmax(omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any) -> Te
     if not isinstance(omega, KernelRegularizer):
         rows = prepare("regularized_argmax(...)", x, dim, gamma, mask)
         return rows.restore(_smooth(omega, rows))
-    rows = prepare(f"{omega.kernel}(...)", x, dim, gamma, mask, omega.theta, omega.bounds)
+    rows = prepare(omega.call, x, dim, gamma, mask, omega.theta, omega.bounds)
     return rows.restore(_argmax_rows(omega, rows))
 
 
@@ -74,15 +75,16 @@ def _smooth(omega: Regularizer, rows: Rows) -> Tensor:
 def _argmax_rows(omega: KernelRegularizer, rows: Rows) -> Tensor:
     if omega.kernel == "softmax":
         return _softmax(rows)
-    if isinstance(omega, OscarComposition):
-        z = _apply(rows, "prox_oscar")
-        return autograd.argmax(z, kept(rows), None, "sparsemax")
-    return _apply(rows, omega.kernel)
+    first, *later = omega.steps or (omega.kernel,)
+    y = _apply(rows, first)
+    for kernel in later:
+        y = autograd.argmax(y, kept(rows), None, kernel)
+    return y
 
 
 def _apply(rows: Rows, kernel: str) -> Tensor:
     x, keep, theta, gamma = rows.x, rows.keep, rows.theta, rows.gamma
-    core = autograd.has_core(x)
+    core = autograd.has_kernel(x, kernel)
     if core and is_plain(x) and not isinstance(theta, Tensor) and not isinstance(gamma, Tensor):
         return _plain(x.contiguous(), keep, float(theta or 0.0), float(gamma), kernel)
     x = rows.divided(centred=not kernel.startswith("prox"))
@@ -120,9 +122,22 @@ def maximum(omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any) -> T
 
 
 def duality_gap(omega: Regularizer, x: Tensor, y: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
+    """How far y is from the optimum at most, computed in float64."""
+    rows, _ = _lay_out("duality_gap(...)", omega, x, dim, gamma, mask)
+    weights = prepare("duality_gap(...): y", y, dim, 1.0, None).x
+    work = rows.x.dtype if x.device.type == "mps" else torch.float64  # which has no float64
+    theta = rows.theta.to(work) if isinstance(rows.theta, Tensor) else rows.theta
+    if isinstance(omega, KernelRegularizer):
+        omega = omega.with_theta(theta)
+    tolerance = torch.finfo(y.dtype).eps ** 0.5
+    gap = duality.gap(omega, rows.x.to(work), weights.to(work), kept(rows).expand(rows.x.shape), tolerance)
+    return _restore_values(rows, gap[..., None])
+
+
+def fenchel_young(omega: Regularizer, x: Tensor, y: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
     """max_Omega(x) + gamma Omega(y) - <x, y>, computed as the difference of two objectives around the row's maximum."""
-    rows, argmax_rows = _lay_out("duality_gap(...)", omega, x, dim, gamma, mask)
-    weights = prepare("duality_gap(...): y", y, dim, 1.0, None).x.to(rows.x.dtype)
+    rows, argmax_rows = _lay_out("fenchel_young(...)", omega, x, dim, gamma, mask)
+    weights = prepare("fenchel_young(...): y", y, dim, 1.0, None).x.to(rows.x.dtype)
     best, _ = objective(omega, rows, argmax_rows(rows))
     value, _ = objective(omega, rows, weights)
     return _restore_values(rows, rows.gamma * (best - value))
@@ -134,7 +149,7 @@ def _lay_out(
     """The rows, and the exact argmax on them: max_Omega depends on Omega alone, however a mapping approximates."""
     if not isinstance(omega, KernelRegularizer):
         return prepare(call, x, dim, gamma, mask), partial(_smooth, omega)
-    exact = Oscar(omega.theta) if isinstance(omega, OscarComposition) else omega
+    exact = omega.exact
     return prepare(call, x, dim, gamma, mask, exact.theta, exact.bounds), partial(_argmax_rows, exact)
 
 

@@ -18,7 +18,7 @@ from torch.autograd import function as torch_function
 
 from regmax.frontends.torch import ops
 from regmax.frontends.torch.modes import is_plain, nested_forward_mode
-from regmax.kernels import native, tensors
+from regmax.kernels import KERNELS, native, tensors
 
 Theta = Tensor | float | None
 
@@ -31,6 +31,11 @@ def has_core(x: Tensor) -> bool:
     return x.is_cpu and native.available()
 
 
+def has_kernel(x: Tensor, kernel: str) -> bool:
+    """Whether it has this kernel, too."""
+    return has_core(x) and kernel in native.CODES
+
+
 def _split(theta: Theta) -> tuple[Tensor | None, float]:
     """A strength as the core takes it: one per row, or one number."""
     return (theta, 0.0) if isinstance(theta, Tensor) else (None, float(theta or 0.0))
@@ -38,7 +43,7 @@ def _split(theta: Theta) -> tuple[Tensor | None, float]:
 
 def map_rows(x: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> tuple[Tensor, Tensor]:
     """Weights and bits of rows, on any device; there are no bits where tensor operations computed."""
-    if not has_core(x):
+    if not has_kernel(x, kernel):
         no_bits = x.new_empty([0, *x.shape[:-1], 1], dtype=torch.int64)
         return tensors.argmax(kernel, x, keep, theta), no_bits
     if is_plain(x):
@@ -51,10 +56,11 @@ def product(
     v: Tensor, y: Tensor, bits: Tensor | None, keep: Tensor | None, theta: Theta, kernel: str
 ) -> Tensor:
     """J v, differentiable as often as one likes."""
-    core, batched = has_core(y), is_legacy_batchedtensor(v)  # by `autograd.grad(..., is_grads_batched=True)`
+    core = has_kernel(y, kernel)
+    batched = is_legacy_batchedtensor(v)  # by `autograd.grad(..., is_grads_batched=True)`
     if core and not batched and not is_grad_enabled() and is_plain(v):
         return ops.call_jacobian_product(v, y, bits, keep, *_split(theta), 1.0, kernel)
-    if not core or batched or kernel == "sqpnormmax":
+    if not core or batched or not KERNELS[kernel].constant_jacobian:
         return tensors.jacobian_product(kernel, y, v, keep, theta)
     constant = theta.detach() if isinstance(theta, Tensor) else theta
     return JacobianProduct.apply(v, y.detach(), bits, keep, constant, kernel)

@@ -1,7 +1,6 @@
-"""Mappings of smooth regularizers: solved by FISTA, differentiated by Proposition 1."""
+"""Mappings of smooth regularizers: solved by an interior point method, differentiated by Proposition 1."""
 
 import warnings
-from functools import partial
 from typing import Any
 
 import torch
@@ -11,14 +10,20 @@ from torch.autograd import Function
 from regmax.frontends.torch import autograd
 from regmax.frontends.torch.modes import nested_forward_mode
 from regmax.frontends.torch.rows import Rows
-from regmax.kernels import fista, implicit
+from regmax.kernels import implicit, interior
 from regmax.regularizers import Regularizer, SmoothRegularizer
+
+# Hessians are (rows, d, d): this many numbers at a time.
+_CHUNK = 2**23
+# How far a Hessian product may be from a diagonal one, relative to its terms, by rounding.
+_ROUNDING = 1e-9
 
 
 class ConvergenceWarning(UserWarning):
     """Some rows stopped before their duality gap was under the tolerance."""
 
 
+@torch.compiler.disable(recursive=True)
 def argmax_rows(omega: Regularizer, rows: Rows) -> Tensor:
     """Pi_Omega on rows, differentiable with respect to the scores."""
     if not isinstance(omega, SmoothRegularizer):
@@ -27,50 +32,84 @@ def argmax_rows(omega: Regularizer, rows: Rows) -> Tensor:
         )
     keep = rows.x.detach() != -torch.inf
     keep = keep if rows.keep is None else keep & rows.keep
-    y: Tensor = SmoothArgmax.apply(rows.x, keep, omega)
-    return y + _by_own_parameters(omega, y.detach()) if torch.is_grad_enabled() else y
+    curved = Curved(omega)
+    y: Tensor = SmoothArgmax.apply(rows.x, keep, curved)
+    return y + _by_own_parameters(curved, y.detach()) if torch.is_grad_enabled() else y
 
 
-def _by_own_parameters(omega: SmoothRegularizer, y: Tensor) -> Tensor | float:
+def _by_own_parameters(curved: "Curved", y: Tensor) -> Tensor | float:
     """Zero, with the first derivative of Pi_Omega in tensors that `value` learns: dy = -J d(grad Omega(y))."""
-    slope = omega.gradient(y.double())
-    return -_product(omega, y, (slope - slope.detach()).to(y.dtype)) if slope.requires_grad else 0.0
+    slope = curved.omega.gradient(y.double())
+    return -_product(curved, y, (slope - slope.detach()).to(y.dtype)) if slope.requires_grad else 0.0
+
+
+class Curved:
+    """A smooth Omega, and whether its Hessian is diagonal, which `SmoothArgmax.forward` finds out."""
+
+    def __init__(self, omega: SmoothRegularizer) -> None:
+        self.omega = omega
+        self.separable = False
+
+    def derivatives(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradients at rows of weights, and the Hessians (n, d, d) or their diagonals (n, d)."""
+        y = torch.where(y == 0, implicit.ALMOST_ZERO, y)
+        if not self.separable:
+            return self.omega.gradient(y), self.omega.hessian(y)
+        gradient, product, *_ = torch.func.vjp(self.omega.gradient, y)
+        return gradient, product(torch.ones_like(y))[0]
+
+    def hessian(self, y: Tensor) -> Tensor:
+        """The Hessians (n, d, d) or their diagonals (n, d)."""
+        return self.derivatives(y)[1]
+
+    def separable_at(self, y: Tensor) -> bool:
+        """Whether H times a random vector is what H's diagonal would give, at every row of weights."""
+        if type(self.omega).hessian is not SmoothRegularizer.hessian:
+            return False  # the user's Hessian is used as it is
+        support = y > 0
+        y = torch.where(support, y, implicit.ALMOST_ZERO)
+        generator = torch.Generator().manual_seed(0)
+        v = 0.5 + torch.rand(y.shape[-1], generator=generator, dtype=y.dtype).to(y.device).expand_as(y)
+        product = torch.func.vjp(self.omega.gradient, y)[1]
+        expected, found = product(torch.ones_like(y))[0] * v, product(v)[0]
+        # Entry by entry: diagonals of very different size would hide the others.
+        return bool(((expected - found).abs() <= _ROUNDING * expected.abs())[support].all())
 
 
 class SmoothArgmax(Function):
     """Pi_Omega(x) for a smooth Omega."""
 
     @staticmethod
-    def forward(x: Tensor, keep: Tensor, omega: SmoothRegularizer) -> Tensor:
+    def forward(x: Tensor, keep: Tensor, curved: Curved) -> Tensor:
         scores, kept = _as_rows(x.detach()), _as_rows(keep.expand(x.shape))
-        return _solve(omega, scores, kept).reshape(x.shape)
+        return _solve(curved, scores, kept).reshape(x.shape)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.omega = inputs[2]
+        ctx.curved = inputs[2]
         ctx.save_for_backward(output)
         ctx.save_for_forward(output)
 
     @staticmethod
     def backward(ctx: Any, v: Tensor) -> Any:
-        return _product(ctx.omega, ctx.saved_tensors[0], v), None, None
+        return _product(ctx.curved, ctx.saved_tensors[0], v), None, None
 
     @staticmethod
     @nested_forward_mode
     def jvp(ctx: Any, saved: Any, x_t: Tensor, *_: Any) -> Tensor:
-        return _product(ctx.omega, saved[0], x_t)
+        return _product(ctx.curved, saved[0], x_t)
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, x: Tensor, keep: Tensor, omega: SmoothRegularizer) -> Any:
+    def vmap(info: Any, in_dims: Any, x: Tensor, keep: Tensor, curved: Curved) -> Any:
         x = autograd.batch_first(x, in_dims[0], info.batch_size)
-        return SmoothArgmax.apply(x, autograd.broadcast_batch(keep, in_dims[1], x), omega), 0
+        return SmoothArgmax.apply(x, autograd.broadcast_batch(keep, in_dims[1], x), curved), 0
 
 
 def _as_rows(x: Tensor) -> Tensor:
     return x.reshape(x.shape[:-1].numel(), x.shape[-1])
 
 
-def _solve(omega: SmoothRegularizer, x: Tensor, keep: Tensor) -> Tensor:
+def _solve(curved: Curved, x: Tensor, keep: Tensor) -> Tensor:
     """Rows solved in float64, around their maximum; NaN for rows with NaN or +inf, zeros where nothing is kept."""
     scores = torch.where(keep, x, -torch.inf).double()
     top = scores.amax(-1, keepdim=True) if x.shape[-1] else scores
@@ -79,43 +118,55 @@ def _solve(omega: SmoothRegularizer, x: Tensor, keep: Tensor) -> Tensor:
     if bool(usual.any()):
         kept = keep[usual]
         centred = torch.where(kept, scores[usual] - top[usual], 0.0)
-        y[usual] = _solve_usual(omega, centred, kept)
+        y[usual] = _solve_usual(curved, centred, kept)
     return y.to(x.dtype)
 
 
-def _solve_usual(omega: SmoothRegularizer, x: Tensor, keep: Tensor) -> Tensor:
-    def project(w: Tensor, kept: Tensor) -> Tensor:
-        return autograd.map_rows(w, kept, None, "sparsemax")[0]
+def _solve_usual(curved: Curved, x: Tensor, keep: Tensor) -> Tensor:
+    omega, start = curved.omega, keep / keep.sum(-1, keepdim=True).to(x.dtype)
+    _check_value(omega, start)
+    curved.separable = curved.separable_at(start)
+    problem = interior.Problem(omega.gradient, curved.derivatives)
+    size = len(x) if curved.separable else max(1, _CHUNK // x.shape[-1] ** 2)
+    parts = [
+        interior.solve(problem, x[i : i + size], keep[i : i + size], omega.tol, omega.max_iter)
+        for i in range(0, len(x), size)
+    ]
+    solution = interior.Solution(*(torch.cat(part) for part in zip(*parts, strict=True)))
+    _report(omega, solution)
+    curved.separable = curved.separable and curved.separable_at(solution.y)
+    return solution.y
 
-    newton = partial(implicit.jacobian_product, omega.hessian)
-    problem = fista.Problem(_checked_value(omega), omega.gradient, newton, project)
-    y, gap = fista.solve(problem, x, keep, omega.tol, omega.max_iter)
-    missed = int((~(gap <= omega.tol)).sum())
+
+def _report(omega: SmoothRegularizer, solution: interior.Solution) -> None:
+    """Raise if Omega is not convex; warn of rows that did not converge."""
+    name, gap = type(omega).__name__, solution.gap
+    concave = int((~solution.convex).sum())
+    if concave:
+        raise ValueError(
+            f"`{name}.value(y)` must be convex on the simplex. Got negative curvature in {concave} of {len(gap)} rows: "
+            "an entropy, which is concave, enters with a minus."
+        )
+    missed = int((~(gap <= solution.tol)).sum())
     if missed:
         warnings.warn(
-            f"`{type(omega).__name__}`: {missed} of {len(gap)} rows did not reach tol={omega.tol:g} in "
-            f"max_iter={omega.max_iter} steps; the largest duality gap is {float(gap.max()):.2g}. "
-            "Raise `max_iter` or `tol`.",
+            f"`{name}`: {missed} of {len(gap)} rows did not reach tol={omega.tol:g} in max_iter={omega.max_iter} "
+            f"steps; the largest duality gap is {float(gap.max()):.2g}. Raise `max_iter` or `tol`.",
             ConvergenceWarning,
             stacklevel=2,
         )
-    return y
 
 
-def _checked_value(omega: SmoothRegularizer) -> fista.Rowwise:
-    def value(y: Tensor) -> Tensor:
-        result = omega.value(y)
-        if not isinstance(result, Tensor) or result.shape != y.shape[:-1]:
-            got = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
-            raise ValueError(
-                f"`{type(omega).__name__}.value(y)` must give one number per row, shape {tuple(y.shape[:-1])}. "
-                f"Got {got}: sum along the last dimension."
-            )
-        return result
-
-    return value
+def _check_value(omega: SmoothRegularizer, y: Tensor) -> None:
+    result = omega.value(y)
+    if not isinstance(result, Tensor) or result.shape != y.shape[:-1]:
+        got = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
+        raise ValueError(
+            f"`{type(omega).__name__}.value(y)` must give one number per row, shape {tuple(y.shape[:-1])}. "
+            f"Got {got}: sum along the last dimension."
+        )
 
 
-def _product(omega: SmoothRegularizer, y: Tensor, v: Tensor) -> Tensor:
+def _product(curved: Curved, y: Tensor, v: Tensor) -> Tensor:
     weights, directions = _as_rows(y).double(), _as_rows(v).double()
-    return implicit.jacobian_product(omega.hessian, weights, directions).reshape(y.shape).to(v.dtype)
+    return implicit.jacobian_product(curved.hessian, weights, directions).reshape(y.shape).to(v.dtype)

@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import AttentionInterface, PreTrainedModel
 
 from regmax.integrations.transformers.interface import Attend
-from regmax.integrations.transformers.registry import registered
+from regmax.integrations.transformers.layers import registered
 
 
 def check(model: PreTrainedModel, inputs: Mapping[str, Any]) -> dict[str, int]:

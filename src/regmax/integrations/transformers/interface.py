@@ -1,26 +1,58 @@
 """The two functions that transformers requires of an attention implementation: the attention, and its mask."""
 
+import warnings
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from transformers.masking_utils import sdpa_mask
 from transformers.utils.output_capturing import _active_collector
 
-from regmax.nn.weighting import Mapping, as_weighting
+from regmax.nn.recording import recorder
+from regmax.resolver import MappingLike, resolve
 from regmax.sparse_attention import attention
 
 # Options of some models that must not be ignored: Gemma 2's soft cap of the scores, the attention sinks of GPT-OSS, the
 # blocks that MiniMax selects, and a paged cache.
 _UNSUPPORTED = ("softcap", "s_aux", "block_indices", "cache")
 
+ATTRIBUTE = "regmax_mapping"  # of a layer: its own copy of a mapping that learns
+
 
 @dataclass(frozen=True, eq=False)
 class Attend:
-    """An attention function for transformers, with a mapping."""
+    """An attention function of transformers, with a mapping; layers have their own copies of one that learns."""
 
-    mapping: Mapping
+    mapping: MappingLike
+    name: str = ""
+
+    @property
+    def learns(self) -> bool:
+        """Whether the mapping has parameters."""
+        return isinstance(self.mapping, torch.nn.Module) and any(True for _ in self.mapping.parameters())
+
+    def attach(self, module: torch.nn.Module) -> torch.nn.Module:
+        """Make a copy of the mapping a part of a layer."""
+        mapping: Any = deepcopy(self.mapping)
+        mapping.implementation = self.name
+        module.add_module(ATTRIBUTE, mapping)
+        return cast(torch.nn.Module, mapping)
+
+    def _mapping_of(self, module: torch.nn.Module) -> MappingLike:
+        if not self.learns:
+            return self.mapping
+        own = module._modules.get(ATTRIBUTE)
+        if own is not None and own.implementation == self.name:
+            return own
+        warnings.warn(
+            f"{type(module).__name__} got the parameters of {self.name!r} at its first call: an optimizer made before "
+            "does not train them. Call `regmax.integrations.transformers.prepare(model)` first.",
+            UserWarning,
+            stacklevel=2,
+        )
+        return self.attach(module)
 
     def __call__(
         self,
@@ -42,12 +74,13 @@ class Attend:
         """
         _refuse(module, options)
         keep, bias = _split(attention_mask, position_bias)
-        wanted = _wants_weights(options)
+        take, asked = recorder(module), _wants_weights(options)
+        wanted = asked or take is not None
         attended: Any = attention(
             query.to(value.dtype),  # under autocast, normalised queries and keys (Qwen 3) are float32
             key.to(value.dtype),
             value,
-            mapping=as_weighting(self.mapping),
+            mapping=resolve(self._mapping_of(module)),
             mask=keep,
             bias=bias,
             is_causal=attention_mask is None and _is_causal(module, is_causal) and query.shape[2] > 1,
@@ -57,7 +90,9 @@ class Attend:
             return_weights=wanted,
         )
         out, y = attended if wanted else (attended, None)
-        return out.transpose(1, 2).contiguous(), y
+        if take is not None and y is not None:
+            take(y)
+        return out.transpose(1, 2).contiguous(), y if asked else None
 
 
 def mask(*args: Any, **options: Any) -> Tensor:

@@ -4,20 +4,23 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from regmax.integrations.transformers.interface import Attend, mask
-from regmax.names import MAPPINGS
-from regmax.nn.weighting import Mapping, as_weighting
+from regmax.integrations.transformers.layers import registered
+from regmax.mappings import MAPPINGS
+from regmax.resolver import MappingLike, resolve
 
 # transformers treats a name that contains one of these as its own implementation.
 _RESERVED = ("eager", "sdpa", "flash", "flex_attention", "paged", "|", "/", ":", "@")
 
 
-def register(name: str | None = None, mapping: Mapping | None = None) -> tuple[str, ...]:
+def register(name: str | None = None, mapping: MappingLike | None = None) -> tuple[str, ...]:
     """Register mappings with transformers as `attn_implementation`, together with the masks that they need.
 
     Args:
-        name: the implementation's name; None registers every mapping under its own name, with its default strengths.
+        name: the implementation's name, which may be a mapping's with strengths, `"fusedmax,lam=0.2"`; None registers
+            every mapping under its own name, with its default strengths.
         mapping: what the name stands for: a regularizer, a callable `f(scores, dim, mask=...)`, a module of `regmax.nn`
-            or another mapping's name; None if `name` is a mapping's.
+            or another mapping's name; None if `name` is a mapping's. Each attention layer gets its own copy of a module
+            that learns its strengths, and its parameters are the model's.
 
     Returns:
         The names that were registered.
@@ -26,6 +29,8 @@ def register(name: str | None = None, mapping: Mapping | None = None) -> tuple[s
         >>> import regmax
         >>> regmax.integrations.transformers.register()
         ('softmax', 'sparsemax', 'fusedmax', 'oscarmax', 'sqpnormmax')
+        >>> regmax.integrations.transformers.register("fusedmax,lam=0.2")
+        ('fusedmax,lam=0.2',)
         >>> regmax.integrations.transformers.register("fusedmax-strong", regmax.FusedLasso(lam=0.5))
         ('fusedmax-strong',)
     """
@@ -35,17 +40,11 @@ def register(name: str | None = None, mapping: Mapping | None = None) -> tuple[s
         return tuple(register(each)[0] for each in MAPPINGS)
     _check_name(name)
     mapping = name if mapping is None else mapping
-    as_weighting(mapping)  # a wrong mapping raises here, not inside a model
-    AttentionInterface.register(name, Attend(mapping))
+    resolve(mapping)  # a wrong mapping raises here, not inside a model
+    AttentionInterface.register(name, Attend(mapping, name))
     # Without a registered mask function transformers passes None, silently.
     AttentionMaskInterface.register(name, mask)
     return (name,)
-
-
-def registered(name: str | None) -> Attend | None:
-    """The implementation registered under this name, if it is regmax's."""
-    function = ALL_ATTENTION_FUNCTIONS.get(name)
-    return function if isinstance(function, Attend) else None
 
 
 def _check_name(name: str) -> None:

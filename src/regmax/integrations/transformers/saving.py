@@ -6,19 +6,21 @@ The choice is written into the model's configuration, `config.json`, as plain da
                "mappings": {"strong": {"regularizer": "FusedLasso", "lam": 0.5, "gamma": 1.0}}}
 """
 
-from dataclasses import asdict
-from functools import partial
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
 from transformers import AutoConfig, PreTrainedModel
 
 import regmax.regularizers as regularizers
-from regmax.integrations.transformers.registry import register, registered
-from regmax.names import MAPPINGS
-from regmax.nn.weighting import Mapping, as_weighting
+from regmax.integrations.transformers.layers import registered, restoring
+from regmax.integrations.transformers.registry import register
+from regmax.mappings import MAPPINGS
+from regmax.nn.mappings import module
 from regmax.regularizers import KernelRegularizer
-from regmax.sparse_attention.mapping import known
+from regmax.resolver import MappingLike, Resolved, resolve
 
 
 def save_pretrained(model: PreTrainedModel, directory: str | Path, **options: Any) -> None:
@@ -75,7 +77,8 @@ def from_pretrained(model_class: Any, directory: str | Path, **options: Any) -> 
         for name, description in saved["mappings"].items():
             _restore(name, description)
         options.setdefault("attn_implementation", saved["attn_implementation"])
-    return model_class.from_pretrained(directory, **options)
+    with restoring():
+        return model_class.from_pretrained(directory, **options)
 
 
 def _choice(model: PreTrainedModel) -> dict[str, str]:
@@ -85,17 +88,38 @@ def _choice(model: PreTrainedModel) -> dict[str, str]:
     return {"": model.config._attn_implementation, **choice}
 
 
-def _described(name: str, mapping: Mapping) -> dict[str, Any] | None:
+def _described(name: str, mapping: MappingLike) -> dict[str, Any] | None:
     """A mapping as plain data; None if it is a function, which cannot be saved."""
-    found = known(as_weighting(mapping))
-    if found is None:
+    found = resolve(mapping)
+    if not isinstance(found.omega, KernelRegularizer):
         return None
-    described = {"regularizer": type(found.omega).__name__, **asdict(found.omega), "gamma": found.gamma}
-    if any(not isinstance(value, str | int | float) for value in described.values()):
+    learned = _learned(mapping)
+    strengths = {**_fields(found.omega), "gamma": found.gamma}
+    if any(isinstance(value, Tensor) and key not in learned for key, value in strengths.items()):
         raise TypeError(
-            f"`save_pretrained(model)` can save only strengths that are numbers. {name!r} has a tensor strength."
+            f"`save_pretrained(model)` can save only strengths that are numbers or learned. {name!r} has a tensor "
+            "strength."
         )
-    return described
+    # Of a learned strength the values are in the layers; here is where it started, with its shape.
+    plain = {
+        key: value.detach().tolist() if isinstance(value, Tensor) else value
+        for key, value in strengths.items()
+    }
+    described = {"regularizer": type(found.omega).__name__, **plain}
+    return {**described, "learnable": list(learned)} if learned else described
+
+
+def _fields(omega: KernelRegularizer) -> dict[str, Any]:
+    # Not `asdict`, which copies tensors, and fails for one that is computed from a parameter.
+    return {field.name: getattr(omega, field.name) for field in fields(omega)}
+
+
+def _learned(mapping: MappingLike) -> tuple[str, ...]:
+    """The names of the strengths that a module learns."""
+    if not isinstance(mapping, torch.nn.Module):
+        return ()
+    names = (name.rpartition(".")[2] for name, _ in mapping.named_parameters())
+    return tuple(name.removeprefix("raw_") for name in names)
 
 
 def _restore(name: str, description: dict[str, Any] | None) -> None:
@@ -105,7 +129,7 @@ def _restore(name: str, description: dict[str, Any] | None) -> None:
             f"The model was saved with the mapping {name!r}, a function that is not saved. Call "
             f"`register({name!r}, mapping)` before `from_pretrained`."
         )
-    if description is None or (there is not None and _described(name, there.mapping) == description):
+    if description is None or (there is not None and _same(_described(name, there.mapping), description)):
         return
     if there is not None:
         raise ValueError(
@@ -114,8 +138,27 @@ def _restore(name: str, description: dict[str, Any] | None) -> None:
     register(name, _mapping(**description))
 
 
-def _mapping(regularizer: str, gamma: float, **strengths: float) -> Mapping:
+def _same(one: dict[str, Any] | None, other: dict[str, Any]) -> bool:
+    """Whether two mappings are the same, up to the values at which learned strengths started."""
+    learned = other.get("learnable", ())
+    return (
+        one is not None
+        and one.keys() == other.keys()
+        and all(one[key] == other[key] for key in one if key not in learned)
+    )
+
+
+def _mapping(
+    regularizer: str, gamma: Any, learnable: list[str] | None = None, **strengths: Any
+) -> MappingLike:
     found = getattr(regularizers, regularizer, None)
     if not (isinstance(found, type) and issubclass(found, KernelRegularizer)):
         raise ValueError(f"The model was saved with an unknown regularizer. Got {regularizer!r}.")
-    return found(**strengths) if gamma == 1 else partial(MAPPINGS[found.kernel], gamma=gamma, **strengths)
+    if not learnable:
+        return Resolved(found(**strengths), gamma)
+    row = next(row for row in MAPPINGS.values() if row.regularizer is found)
+    values = {
+        key: torch.tensor(value) if isinstance(value, list) else value
+        for key, value in {**strengths, "gamma": gamma}.items()
+    }
+    return module(row.name, learnable=tuple(learnable), **values)

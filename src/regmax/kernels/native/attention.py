@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from regmax.kernels.native.library import core
-from regmax.kernels.native.rows import CODES
+from regmax.kernels.native.rows import CHAINED, CODES
 
 # A mask or a bias that is not expanded over the heads: the slices (slices, rows, keys), rows being 1 or the number of
 # queries, and the slice that each head reads (heads,), int64.
@@ -49,7 +49,7 @@ def forward(
         torch.empty(q.shape[:-1].numel() + 1, dtype=torch.int64),
         torch.empty(size, dtype=torch.int32),
         torch.empty(size, dtype=q.dtype),
-        torch.empty(size if problem.kernel == "fusedmax" else 0, dtype=torch.uint8),
+        torch.empty(size if problem.kernel in CHAINED else 0, dtype=torch.uint8),
     )
     core.attention_take(held, *_addresses(weights))
     return out, weights

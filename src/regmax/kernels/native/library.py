@@ -70,6 +70,14 @@ def use_instruction_set(name: str) -> None:
         raise ValueError(f"`use_instruction_set(name)` must name one that this machine has. Got {name!r}.")
 
 
+def force_tier(name: str | None) -> None:
+    """Restrict the core to one tier, "lanes", "whole" or "scalar", for tests; None: its normal choice."""
+    if core is None or not core.force_tier(name):
+        raise ValueError(
+            f"`force_tier(name)` must be lanes, whole, scalar or None, with a core. Got {name!r}."
+        )
+
+
 def borrow_threads(gomp_parallel: int | None) -> None:
     """Take threads from the OpenMP whose GOMP_parallel is at this address; None: from the core's own pool."""
     if core is not None:

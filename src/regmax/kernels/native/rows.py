@@ -14,9 +14,9 @@ from regmax.arrays import framework, is_array
 from regmax.kernels import KERNELS, reference
 from regmax.kernels.native.library import core
 
-CODES = {name: code for code, name in enumerate(KERNELS) if name != "softmax"}
+CODES = {name: code for code, (name, kernel) in enumerate(KERNELS.items()) if kernel.core}
 # The kernels whose groups are runs of neighbours: their backward needs the bits `joined`.
-CHAINED = frozenset({"fusedmax", "prox_tv1d"})
+CHAINED = frozenset(name for name, kernel in KERNELS.items() if kernel.groups == "segments")
 
 _FLOATS = np.dtype(np.float32), np.dtype(np.float64)
 _TENSOR_FLOATS = "torch.float32", "torch.float64"

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from regmax.kernels.tensors.chains import Chain, equal_neighbours, equalized
+from regmax.kernels.tensors.chains import Chain, Runs, equal_neighbours, equalized
 from regmax.kernels.tensors.owl import oscar_weights, shrink
 from regmax.kernels.tensors.pooling import isotonic_decreasing, total_variation
 from regmax.kernels.tensors.rows import as_tensor, divided, kept_positions
@@ -83,11 +84,21 @@ def _oscarmax(x: Tensor, lam: Tensor) -> Tensor:
 
 
 def _prox_tv1d(x: Tensor, kept: Tensor, lam: Tensor) -> Tensor:
-    """Pool around a score of the row, so that scores far from zero keep their digits."""
+    """Cut the chain at its large steps, and pool every part around its own first score.
+
+    The forces on a score sum to at most 2 lam, so z stays within 2 lam of x: across a step of more than 4 lam the two
+    sides cannot meet, and the edge pulls with its whole force. Inside a part neighbours are within 4 lam of each other,
+    so scores far away, and those far from zero, cost no digits.
+    """
     chain = Chain(kept)
-    packed = chain.pack(x)
-    origin = packed[..., :1]
-    z = total_variation(torch.where(chain.occupied, packed - origin, 0), lam * chain.edges) + origin
+    packed, edges = chain.pack(x), lam * chain.edges
+    steps = packed.diff(dim=-1)
+    cut = (steps.abs() > 4 * lam) & chain.edges
+    pull = torch.where(cut, edges * steps.sign(), 0)
+    origin = packed.gather(-1, Runs(pad(~cut, (1, 0), value=False)).first)
+    centred = torch.where(chain.occupied, packed - origin + (pad(pull, (0, 1)) - pad(pull, (1, 0))), 0)
+    z = total_variation(centred, torch.where(cut, 0, edges)) + origin
+    z = equalized(z, equal_neighbours(packed) & chain.occupied)  # of two equal scores one may stand at a cut
     return torch.where(lam > 0, chain.unpack(z), x)
 
 

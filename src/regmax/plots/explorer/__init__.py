@@ -103,8 +103,17 @@ def _content(examples: Examples) -> dict[str, Any]:
 
 def _start(setting: Setting, first: Example) -> str:
     """The initial state of a panel: a mapping, and the view of the model trained with it, if there is one."""
+    _check_known(setting)
     trained = [k for k, view in enumerate(first.views) if view.mapping == setting]
     return f"{setting},view={trained[0] if trained else 0}"
+
+
+def _check_known(setting: Setting) -> None:
+    if not setting.row.javascript:
+        raise ValueError(
+            f"`explorer_page(examples)` computes the weights in the browser. Got {setting.mapping}, which it does not "
+            "know: draw it with `attention_heatmap`."
+        )
 
 
 def _names(examples: Sequence[Example]) -> list[str]:
@@ -130,5 +139,7 @@ def _view(view: View) -> dict[str, Any]:
         [None if gone else score for score, gone in zip(*row, strict=True)]
         for row in zip(view.scores.tolist(), deleted.tolist(), strict=True)
     ]
+    if view.mapping is not None:
+        _check_known(view.mapping)
     mapping = None if view.mapping is None else str(view.mapping)
     return {"name": view.name, "target": view.target, "scores": rows, "mapping": mapping}

@@ -1,0 +1,145 @@
+// Sorted pooling: what OSCAR and the OWL norms need.
+//
+// oscarmax. On the simplex the OSCAR penalty is lam sum_k (d - k) y_(k), y sorted decreasing. So with x
+// sorted decreasing, z is the nonincreasing isotonic regression of x_(k) - lam (d - k), and y = (z - tau)_+.
+// A shift changes nothing: add lam k instead. The level sets of z are prefixes, hence
+//
+//     tau = max_m A(m),  A(m) = (X_m - 1) / m + lam (m + 1) / 2,  X_m = x_(1) + ... + x_(m),
+//
+// and with m* the maximiser only the top m* scores need pooling: z falls below tau after them.
+//
+// Selection. Let b bound all but the top K scores. For m > K, A(m) is the weighted mean of A(K) and the mean
+// of x_(k) + lam k over K < k <= m, which is at most b + lam (K + 1 + d) / 2. If max_{m <= K} A(m) is at
+// least that, no score after the top K matters. Since every A(m) is a lower bound of tau, b = bound - lam (d
+// + 1/2) always passes.
+//
+// Uniform rows. y is uniform iff X_m - m mean <= lam m (d - m) / 2 for all m. The left side is at most m (max
+// - mean) and (d - m) (mean - min), and one of the two is small enough for every m if max - min <= lam d / 2.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "algorithms/simplex.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+struct Ranked {
+  double value;
+  int64_t position;
+};
+
+struct ByValueDecreasing {
+  bool operator()(const Ranked& a, const Ranked& b) const { return a.value > b.value; }
+};
+
+inline void sort_decreasing(Ranked* ranked, int64_t m) { std::sort(ranked, ranked + m, ByValueDecreasing()); }
+
+struct Block {
+  double sum;
+  int64_t count;
+
+  double mean() const { return sum / static_cast<double>(count); }
+};
+
+// Pools adjacent violators: appends a block to others with falling means, and returns their number. Equal
+// neighbours are pooled too, so that equal values are equal bitwise.
+inline int64_t push_block(Block* blocks, int64_t count, Block block) {
+  for (; count > 0 && blocks[count - 1].mean() <= block.mean(); --count) {
+    block = {blocks[count - 1].sum + block.sum, blocks[count - 1].count + block.count};
+  }
+  blocks[count] = block;
+  return count + 1;
+}
+
+// Nonincreasing isotonic regression, in place in ranked[k].value.
+inline void pool_decreasing(Ranked* ranked, int64_t m, Block* blocks) {
+  int64_t count = 0;
+  for (int64_t k = 0; k < m; ++k) count = push_block(blocks, count, {ranked[k].value, 1});
+  for (int64_t i = 0, k = 0; i < count; ++i) {
+    const double mean = blocks[i].mean();
+    for (int64_t end = k + blocks[i].count; k < end; ++k) ranked[k].value = mean;
+  }
+}
+
+constexpr int64_t isotonic_bytes_per_score = sizeof(Ranked) + sizeof(Block);
+
+struct IsotonicSpace {
+  Ranked* ranked;
+  Block* blocks;
+
+  IsotonicSpace(void* memory, int64_t m)
+      : ranked(static_cast<Ranked*>(memory)), blocks(reinterpret_cast<Block*>(ranked + m)) {}
+};
+
+struct Prefix {
+  int64_t length;  // m*
+  double sum;      // X_m*
+  double tau;      // A(m*)
+};
+
+inline Prefix best_prefix(const Ranked* sorted, int64_t m, double lam) {
+  Prefix best{0, 0, -HUGE_VAL};
+  double sum = 0;
+  for (int64_t k = 1; k <= m; ++k) {
+    sum += sorted[k - 1].value;
+    const double tau = (sum - 1) / static_cast<double>(k) + lam * static_cast<double>(k + 1) / 2;
+    if (tau >= best.tau) best = {k, sum, tau};
+  }
+  return best;
+}
+
+// Whether the top m scores, those above `bound`, decide the row of d (see Selection).
+inline bool is_decided(double tau, double bound, int64_t m, int64_t d, double lam) {
+  return m == d || tau >= bound + lam * static_cast<double>(m + 1 + d) / 2;
+}
+
+// The m candidates of one row, relative to the maximum, ranked.
+class RankedScores {
+ public:
+  RankedScores(const double* x, int64_t m, double lam, IsotonicSpace space)
+      : m_(m), lam_(lam), space_(space) {
+    for (int64_t k = 0; k < m; ++k) space.ranked[k] = {x[k], k};
+    sort_decreasing(space.ranked, m);
+    best_ = best_prefix(space.ranked, m, lam);
+  }
+
+  double tau() const { return best_.tau; }
+
+  void write_weights(double* y) {
+    Ranked* const ranked = space_.ranked;
+    // Weights centred on the prefix: pooled scores and threshold stay as small as the scores.
+    const double length = static_cast<double>(best_.length), middle = (length + 1) / 2;
+    for (int64_t k = 0; k < best_.length; ++k)
+      ranked[k].value += lam_ * (static_cast<double>(k + 1) - middle);
+    pool_decreasing(ranked, best_.length, space_.blocks);
+    const double tau = (best_.sum - 1) / length;
+    for (int64_t k = 0; k < m_; ++k)
+      y[ranked[k].position] = k < best_.length ? larger(ranked[k].value - tau, 0) : 0;
+    normalise(y, m_);
+  }
+
+ private:
+  int64_t m_;
+  double lam_;
+  IsotonicSpace space_;
+  Prefix best_;
+};
+
+// prox of sum_k weight(k) |z|_(k): sort |x|, subtract the weights, pool, clamp at zero, restore the signs.
+template <class Weight>
+inline void prox_owl(const double* x, int64_t m, Weight weight, IsotonicSpace space, double* z) {
+  Ranked* const ranked = space.ranked;
+  for (int64_t i = 0; i < m; ++i) ranked[i] = {std::fabs(x[i]), i};
+  sort_decreasing(ranked, m);
+  for (int64_t k = 0; k < m; ++k) ranked[k].value -= weight(k);
+  pool_decreasing(ranked, m, space.blocks);
+  for (int64_t k = 0; k < m; ++k) {
+    const int64_t i = ranked[k].position;
+    const double size = larger(ranked[k].value, 0);
+    z[i] = size > 0 ? std::copysign(size, x[i]) : 0;
+  }
+}
+
+}  // namespace regmax::REGMAX_ISA

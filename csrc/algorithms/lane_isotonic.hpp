@@ -1,0 +1,60 @@
+// Sorted pooling on few candidates, one row per lane (isotonic.hpp has the derivation).
+#pragma once
+
+#include <cstdint>
+
+#include "algorithms/lane_simplex.hpp"
+#include "simd/lane_sorting.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+// The prefix m* of the sorted scores with the largest A(m). Pooled scores and tau leave out the mean of its
+// penalty weights, lam (m* + 1) / 2, so that they are no larger than the scores.
+template <class T>
+struct LanePrefix {
+  Vec<T> length, tau, centre;
+  int longest;
+};
+
+template <class T>
+inline LanePrefix<T> lane_best_prefix(const Vec<T>* sorted, int count, Vec<T> lam) {
+  Vec<T> sum{}, length{}, mean{}, best = splat(nothing<T>);
+  int longest = 0;
+  for (int k = 1; k <= count; ++k) {
+    sum += sorted[k - 1];
+    const Vec<T> rest = (sum - splat(T(1))) * one_over<T>(k);
+    const Vec<T> bound = rest + lam * splat(T(k + 1) / 2);
+    const Where<T> worse = greater(best, bound);
+    length = select(worse, length, splat(T(k)));
+    mean = select(worse, mean, rest);
+    best = larger(best, bound);
+    if (bits(worse) != all_lanes<T>) longest = k;
+  }
+  return {length, mean, lam * (length + splat(T(1))) * splat(T(0.5)), longest};
+}
+
+// Pools x_(k) + lam k over the first m* scores: z are the slopes of the least concave majorant of their
+// partial sums. From a vertex a, the next one is the b with the steepest mean over (a, b], the last one on
+// ties.
+template <class T>
+inline void lane_pool_sorted(const Vec<T>* sorted, const LanePrefix<T>& prefix, Vec<T> lam, Vec<T>* z) {
+  Vec<T> vertex{}, slope{};
+  for (int a = 0; a < prefix.longest; ++a) {
+    const Where<T> starts = equal(vertex, splat(T(a)));
+    if (bits(starts)) {
+      Vec<T> steepest = splat(nothing<T>), end = splat(T(a + 1)), sum{};
+      for (int b = a + 1; b <= prefix.longest; ++b) {
+        sum += sorted[b - 1] + (lam * splat(T(b)) - prefix.centre);
+        const Vec<T> mean = sum * one_over<T>(b - a);
+        const Where<T> takes = ~greater(steepest, mean) & ~greater(splat(T(b)), prefix.length);
+        end = select(takes, splat(T(b)), end);
+        steepest = select(takes, mean, steepest);
+      }
+      vertex = select(starts, end, vertex);
+      slope = select(starts, steepest, slope);
+    }
+    z[a] = slope;
+  }
+}
+
+}  // namespace regmax::REGMAX_ISA

@@ -1,0 +1,112 @@
+// Projection on the simplex for few candidates, one row per lane: no horizontal sums, and no branch that
+// depends on a single row.
+//
+// x[k] holds candidate k of every row, relative to the row's maximum; after a row's last candidate it holds
+// `nothing`. A lane's result depends on that lane only, to the last bit: a settled lane does not change,
+// however many rounds the others need.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/tuning.hpp"
+#include "simd/vector.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+template <class T>
+inline Vec<T> one_over(int i) {
+  return splat(reciprocals<T, max_candidates>.of[i]);
+}
+
+// A threshold per lane, and the lanes whose threshold is not final yet.
+template <class T>
+struct Threshold {
+  Vec<T> tau;
+  uint32_t unsettled;
+};
+
+// Calls add(k, k % unrolled) for every column; the second argument is a constant once inlined. Which partial
+// sum a column goes to depends only on its number, so further columns of `nothing` change no bit.
+template <class Add>
+REGMAX_INLINE void for_columns(int count, const Add& add) {
+  int k = 0;
+  for (; k + 4 <= count; k += 4) add(k, 0), add(k + 1, 1), add(k + 2, 2), add(k + 3, 3);
+  if (k < count) add(k, 0);
+  if (k + 1 < count) add(k + 1, 1);
+  if (k + 2 < count) add(k + 2, 2);
+}
+
+template <class T>
+REGMAX_INLINE Vec<T> total(const Vec<T> (&sums)[unrolled]) {
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+// Counts are added as integers: the floating-point adders are the bottleneck.
+template <class T>
+REGMAX_INLINE Vec<T> total_count(const IntVec<T> (&counts)[unrolled]) {
+  return __builtin_convertvector((counts[0] + counts[1]) + (counts[2] + counts[3]), Vec<T>);
+}
+
+// Michelot's rounds (simplex.hpp) from a lower bound. Each round's tau is a lower bound too, so a few rounds
+// are enough for screening. add_up(tau) gives the sum and the count of the scores above tau.
+template <class T>
+struct LaneTotals {
+  Vec<T> sum, count;
+};
+
+template <class T, class AddUp>
+REGMAX_INLINE Threshold<T> lane_michelot(Vec<T> tau, int rounds, const AddUp& add_up) {
+  Vec<T> before = splat(-nothing<T>);
+  Where<T> fewer{};
+  for (int round = 0; round < rounds; ++round) {
+    const LaneTotals<T> above = add_up(tau);
+    fewer = greater(before, above.count);
+    if (!bits(fewer)) break;
+    // 1 is subtracted last: added first, it would cost small scores their digits.
+    tau = select(fewer, (above.sum - splat(T(1))) / above.count, tau);
+    before = above.count;
+  }
+  return {tau, bits(fewer)};
+}
+
+template <class T>
+inline Threshold<T> lane_threshold(const Vec<T>* x, int count, Vec<T> tau, int rounds) {
+  const IntVec<T> unit = IntVec<T>{} + 1;
+  return lane_michelot<T>(tau, rounds, [&](Vec<T> bound) {
+    Vec<T> sums[unrolled] = {};
+    IntVec<T> counts[unrolled] = {};
+    for_columns(count, [&](int k, int j) {
+      const Where<T> above = greater(x[k], bound);
+      sums[j] = add_where(above, sums[j], x[k]);
+      counts[j] = add_where(above, counts[j], unit);
+    });
+    return LaneTotals<T>{total<T>(sums), total_count<T>(counts)};
+  });
+}
+
+// Distributes the rounding error sum y - 1 over the support, as a correction of tau would; equal weights stay
+// equal.
+template <class T>
+inline void lane_settle(Vec<T>* y, int count) {
+  const Vec<T> one = splat(T(1)), zero{};
+  const IntVec<T> unit = IntVec<T>{} + 1;
+  Vec<T> sums[unrolled] = {};
+  IntVec<T> counts[unrolled] = {};
+  for_columns(count, [&](int k, int j) {
+    sums[j] += y[k];
+    counts[j] = add_where(greater(y[k], zero), counts[j], unit);
+  });
+  const Vec<T> excess = (total<T>(sums) - one) / total_count<T>(counts);
+  for (int k = 0; k < count; ++k) y[k] = select(greater(y[k], zero), larger(y[k] - excess, zero), zero);
+}
+
+// y = (x - tau)_+; returns the lanes that did not settle.
+template <class T>
+inline uint32_t lane_project(const Vec<T>* x, int count, Vec<T>* y) {
+  const Threshold<T> threshold = lane_threshold<T>(x, count, splat(nothing<T> / 2), 32);
+  for (int k = 0; k < count; ++k) y[k] = larger(x[k] - threshold.tau, Vec<T>{});
+  lane_settle<T>(y, count);
+  return threshold.unsettled;
+}
+
+}  // namespace regmax::REGMAX_ISA

@@ -1,0 +1,70 @@
+// sqpnormmax: y = argmin over the simplex of 1/2 |y|_p^2 - <x, y>, 1 < p < 2, q = p / (p - 1) > 2.
+//
+// With z = (x - tau)_+, y = |z|_q^(2-q) z^(q-1), and tau makes it sum to one. Write Z = max z = max x - tau,
+// w = z / Z in [0, 1]: no power overflows, and those that underflow are zero weights. With A = sum w^(q-1), B
+// = sum w^q and C = sum w^(q-2) over w > 0,
+//
+//     g(Z) = sum y = Z A B^((2-q)/q),      s = d log g / d log Z = (q-1) C / A + (2-q) A / B.
+//
+// By Cauchy-Schwarz A^2 <= B C, so s >= C / A >= 1: g grows, Newton's method in log Z is well scaled, and
+// |log g| bounds the error of log Z. By Hoelder g <= Z n^(2/q), so the root lies in [n^(-2/q), 1].
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "algorithms/simplex.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+struct PowerSums {
+  double log_g, slope;  // log g and s at one Z
+};
+
+// The powers w^(q-1), written to `powers`, and their sums, at Z; x relative to its maximum, all above -1.
+inline PowerSums power_sums(const double* x, int64_t m, double largest, double q, double* powers) {
+  double a = 0, b = 0, c = 0;
+  for (int64_t i = 0; i < m; ++i) {
+    const double w = (x[i] + largest) / largest;
+    powers[i] = 0;
+    if (w <= 0) continue;
+    const double power = std::pow(w, q - 2);
+    powers[i] = power * w;
+    a += powers[i];
+    b += powers[i] * w;
+    c += power;
+  }
+  const double log_g = std::log(largest * a) + (2 - q) / q * std::log(b);
+  return {log_g, (q - 1) * c / a + (2 - q) * a / b};
+}
+
+// log Z by Newton's method; evaluate(u) gives the sums at log Z = u. A step that leaves the bracket, or is
+// not half the previous one, is replaced by bisection: at the kinks, where scores enter the support, pure
+// Newton can cycle.
+template <class Evaluate>
+inline double find_log_largest(int64_t m, double q, const Evaluate& evaluate) {
+  // Constant scores have their root at the lower end of the bracket: rounding must not exclude it.
+  const double slack = 1e-6;
+  double low = -2 / q * std::log(static_cast<double>(m)) - slack, high = 0;
+  double u = high, step = HUGE_VAL;
+  for (int round = 0; round < 200; ++round) {
+    const PowerSums sums = evaluate(u);
+    (sums.log_g > 0 ? high : low) = u;
+    const double newton = -sums.log_g / sums.slope;
+    const bool trusted = u + newton >= low && u + newton <= high && std::fabs(newton) < std::fabs(step) / 2;
+    step = trusted ? newton : (low + high) / 2 - u;
+    u += step;
+    if (std::fabs(step) <= 1e-15) break;
+  }
+  return u;
+}
+
+// The weights of m scores, relative to their maximum and above -1; lower scores have none.
+inline void sqpnorm_weights(const double* x, int64_t m, double p, double* y) {
+  const double q = p / (p - 1);
+  const auto evaluate = [&](double u) { return power_sums(x, m, std::exp(u), q, y); };
+  evaluate(find_log_largest(m, q, evaluate));
+  normalise(y, m);
+}
+
+}  // namespace regmax::REGMAX_ISA

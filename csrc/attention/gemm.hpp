@@ -1,0 +1,179 @@
+// The products of attention: dense tiles held in registers, and sums over the few nonzero weights of a row.
+//
+// One kind of tile serves all: c = a b, with a read number by number at any strides (so that it may be
+// transposed) and b vector by vector. Head dimensions are multiples of 16, so every vector is whole.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/tuning.hpp"
+#include "simd/reduce.hpp"
+#include "simd/transpose.hpp"
+#include "simd/vector.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+// A matrix to be read number by number.
+template <class T>
+struct Strided {
+  const T* at;
+  int64_t row, column;
+};
+
+template <class T, int rows, int vectors>
+struct Tile {
+  Vec<T> c[rows][vectors];
+
+  void clear() {
+    for (int r = 0; r < rows; ++r) {
+      for (int w = 0; w < vectors; ++w) c[r][w] = Vec<T>{};
+    }
+  }
+
+  void load_from(const T* p, int64_t stride) {
+    for (int r = 0; r < rows; ++r) {
+      for (int w = 0; w < vectors; ++w) c[r][w] = load(p + r * stride + w * lanes<T>);
+    }
+  }
+
+  void store_to(T* p, int64_t stride) const {
+    for (int r = 0; r < rows; ++r) {
+      for (int w = 0; w < vectors; ++w) store<T>(p + r * stride + w * lanes<T>, c[r][w]);
+    }
+  }
+
+  // Adds the product of `rows` rows of a and `depth` rows of b, which are b_row apart.
+  void add_product(Strided<T> a, const T* b, int64_t b_row, int64_t depth) {
+    for (int64_t k = 0; k < depth; ++k) {
+      Vec<T> factors[vectors];
+      for (int w = 0; w < vectors; ++w) factors[w] = load(b + k * b_row + w * lanes<T>);
+      for (int r = 0; r < rows; ++r) {
+        const Vec<T> number = splat(a.at[r * a.row + k * a.column]);
+        for (int w = 0; w < vectors; ++w) c[r][w] = times_plus(number, factors[w], c[r][w]);
+      }
+    }
+  }
+};
+
+// c (+)= a b for one tile; c and b have rows of whole vectors.
+template <class T, int rows, int vectors>
+inline void multiply_tile(Strided<T> a, const T* b, int64_t b_row, int64_t depth, T* c, int64_t c_row,
+                          bool add) {
+  Tile<T, rows, vectors> tile;
+  if (add) {
+    tile.load_from(c, c_row);
+  } else {
+    tile.clear();
+  }
+  tile.add_product(a, b, b_row, depth);
+  tile.store_to(c, c_row);
+}
+
+template <class T, int rows>
+inline void multiply_strip(Strided<T> a, const T* b, int64_t width, int64_t depth, T* c, bool add) {
+  int64_t w = 0;
+  for (; w + value_vectors * lanes<T> <= width; w += value_vectors * lanes<T>) {
+    multiply_tile<T, rows, value_vectors>(a, b + w, width, depth, c + w, width, add);
+  }
+  for (; w < width; w += lanes<T>) multiply_tile<T, rows, 1>(a, b + w, width, depth, c + w, width, add);
+}
+
+// c (+)= a b, c of rows x width and b of depth x width, both without gaps.
+template <class T>
+inline void multiply(Strided<T> a, const T* b, int64_t rows, int64_t depth, int64_t width, T* c, bool add) {
+  int64_t r = 0;
+  for (; r + value_rows <= rows; r += value_rows) {
+    multiply_strip<T, value_rows>({a.at + r * a.row, a.row, a.column}, b, width, depth, c + r * width, add);
+  }
+  for (; r < rows; ++r)
+    multiply_strip<T, 1>({a.at + r * a.row, a.row, a.column}, b, width, depth, c + r * width, add);
+}
+
+// Panels of rows, for products with their transpose: [panel][dimension][row of the panel].
+template <class T>
+constexpr int64_t panel_width = score_vectors * lanes<T>;
+
+template <class T>
+constexpr int64_t panels_of(int64_t rows) {
+  return (rows + panel_width<T> - 1) / panel_width<T>;
+}
+
+// Packs the n rows x[index[i]] (x[i] if index is nullptr) of `width` numbers into panels, zero-padded.
+template <class T>
+inline void pack_panels(const T* x, const int32_t* index, int64_t n, int64_t width, T* packed) {
+  T rows[lanes<T> * 16];
+  Vec<T> columns[16];
+  for (int64_t j = 0; j < panels_of<T>(n) * panel_width<T>; j += lanes<T>) {
+    T* const panel = packed + j / panel_width<T> * panel_width<T> * width + j % panel_width<T>;
+    for (int64_t e = 0; e < width; e += 16) {
+      for (int64_t r = 0; r < lanes<T>; ++r) {
+        const int64_t i = j + r;
+        for (int64_t c = 0; c < 16; c += lanes<T>) {
+          store<T>(rows + r * 16 + c, i < n ? load(x + (index ? index[i] : i) * width + e + c) : Vec<T>{});
+        }
+      }
+      rows_to_lanes<T>(rows, 16, 16, columns);
+      for (int64_t c = 0; c < 16; ++c) store<T>(panel + (e + c) * panel_width<T>, columns[c]);
+    }
+  }
+}
+
+// One panel of products: c[r][j] = <a_r, row j of the panel>, for `rows` rows, a multiple of score_rows.
+// Updates the maxima by lane of every row, unless maxima is nullptr.
+template <class T>
+inline void multiply_panel(const T* a, int64_t rows, int64_t width, const T* panel, T* c, int64_t c_row,
+                           T* maxima) {
+  for (int64_t r = 0; r < rows; r += score_rows) {
+    Tile<T, score_rows, score_vectors> tile;
+    tile.clear();
+    tile.add_product({a + r * width, width, 1}, panel, panel_width<T>, width);
+    tile.store_to(c + r * c_row, c_row);
+    if (!maxima) continue;
+    for (int i = 0; i < score_rows; ++i) {
+      T* const row_maxima = maxima + (r + i) * lanes<T>;
+      Vec<T> top = load(row_maxima);
+      for (int w = 0; w < score_vectors; ++w) top = larger(tile.c[i][w], top);
+      store<T>(row_maxima, top);
+    }
+  }
+}
+
+template <class T>
+inline T inner_product(const T* a, const T* b, int64_t width) {
+  Vec<T> sum{};
+  for (int64_t i = 0; i < width; i += lanes<T>) sum = times_plus(load(a + i), load(b + i), sum);
+  return static_cast<T>(sum_lanes(sum));
+}
+
+// y += factor x
+template <class T>
+inline void add_multiple(T factor, const T* x, int64_t width, T* y) {
+  const Vec<T> factors = splat(factor);
+  for (int64_t i = 0; i < width; i += lanes<T>)
+    store<T>(y + i, times_plus(factors, load(x + i), load(y + i)));
+}
+
+// out = sum_k weights[k] x[columns[k]], the sum in registers.
+template <class T, int vectors>
+inline void sum_rows_tile(const T* weights, const int32_t* columns, int64_t count, const T* x, int64_t width,
+                          T* out) {
+  Vec<T> sums[vectors] = {};
+  for (int64_t k = 0; k < count; ++k) {
+    const T* const row = x + columns[k] * width;
+    const Vec<T> weight = splat(weights[k]);
+    for (int w = 0; w < vectors; ++w) sums[w] = times_plus(weight, load(row + w * lanes<T>), sums[w]);
+  }
+  for (int w = 0; w < vectors; ++w) store<T>(out + w * lanes<T>, sums[w]);
+}
+
+template <class T>
+inline void sum_rows(const T* weights, const int32_t* columns, int64_t count, const T* x, int64_t width,
+                     T* out) {
+  int64_t e = 0;
+  for (; e + 4 * lanes<T> <= width; e += 4 * lanes<T>) {
+    sum_rows_tile<T, 4>(weights, columns, count, x + e, width, out + e);
+  }
+  for (; e < width; e += lanes<T>) sum_rows_tile<T, 1>(weights, columns, count, x + e, width, out + e);
+}
+
+}  // namespace regmax::REGMAX_ISA

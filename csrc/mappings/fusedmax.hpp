@@ -1,0 +1,239 @@
+// fusedmax: pool neighbours by total variation, then project on the simplex (algorithms/total_variation.hpp).
+//
+// The cut. Pooling changes a score by at most 2 lam and lowers the threshold by at most 2 lam, so a score at
+// or below tau_sparsemax - 4 lam is in no level set above tau. Its only effect is that the edges to the
+// candidates beside it pull with their full lam: chains of adjacent candidates are then independent.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "algorithms/lane_chains.hpp"
+#include "algorithms/total_variation.hpp"
+#include "mappings/fusedmax_whole.hpp"
+#include "mappings/products.hpp"
+#include "simd/prefix_sums.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+struct Fusedmax : HasLam {
+  static constexpr bool on_simplex = true;
+  static constexpr Joins joins = Joins::neighbours;
+
+  // --- Lane tier ---
+  static bool fits_lanes(double lam) { return lam <= 1; }  // arithmetic in T stays as accurate as the scores
+
+  template <class T>
+  class Lanes {
+   public:
+    Vec<T> cut(const Vec<T>* maxima, const LaneProblem<T>& p) {
+      return lane_threshold<T>(maxima, lanes<T>, splat(T(-1)), 3).tau - p.theta * 4;
+    }
+
+    // False for rows that are better solved whole, and for rows in which a neighbour of a candidate is -inf:
+    // deletion changes adjacency.
+    bool add_row(int r, const ScreenedRow<T>& row) {
+      if (whole<T> != Whole::no && row.count == row.length && row.count > long_chain) return false;
+      const Adjacency a = find_adjacency(row.words, row.length, row.count);
+      adjacent_[r] = static_cast<Int<T>>(a.adjacent);
+      left_edge_[r] = static_cast<Int<T>>(a.left_edge);
+      right_edge_[r] = static_cast<Int<T>>(a.right_edge);
+      return !(row.may_have_deleted && touches_deleted(row));
+    }
+
+    uint32_t solve(LaneProblem<T>& p, Vec<T>* y) {
+      const IntVec<T> left = load_integers<T>(left_edge_), right = load_integers<T>(right_edge_);
+      const Vec<T> lam = p.theta;
+      for (int k = 0; k < p.count; ++k) {
+        p.x[k] = add_where(has_bit(left, k), p.x[k], -lam);
+        p.x[k] = add_where(has_bit(right, k), p.x[k], -lam);
+      }
+      LaneChains<T>(p.x, p.count, load_integers<T>(adjacent_), lam).pool(y);
+      return lane_project<T>(y, p.count, y);
+    }
+
+    // Adjacent candidates of equal weight.
+    uint64_t joined(int r, const T* values) const {
+      uint64_t same = 0;
+      for (int k = 0; k < max_candidates; k += lanes<T>)
+        same |= static_cast<uint64_t>(bits(equal(load(values + k), load(values + k - 1)))) << k;
+      return same & static_cast<uint64_t>(adjacent_[r]);
+    }
+
+   private:
+    // Whether a position next to a candidate, but not one itself, holds -inf.
+    static bool touches_deleted(const ScreenedRow<T>& row) {
+      constexpr T lowest = std::numeric_limits<T>::lowest();
+      uint64_t carry = 0;
+      bool found = false;
+      for (int64_t i = 0; i < words_of(row.length); ++i) {
+        const uint64_t word = row.words[i];
+        const uint64_t next = i + 1 < words_of(row.length) ? row.words[i + 1] : 0;
+        uint64_t beside = ((word << 1 | carry) | (word >> 1 | next << 63)) & ~word;
+        for (; beside; beside &= beside - 1) {
+          const int64_t place = 64 * i + __builtin_ctzll(beside);
+          found |= place < row.length && row.x[place] < lowest;
+        }
+        carry = word >> 63;
+      }
+      return found;
+    }
+
+    Int<T> adjacent_[lanes<T>] = {}, left_edge_[lanes<T>] = {}, right_edge_[lanes<T>] = {};
+  };
+
+  // --- Whole-row tier, in float32 ---
+  template <class T>
+  static constexpr Whole whole = sizeof(T) == sizeof(float) ? Whole::by_segments : Whole::no;
+  static constexpr int64_t whole_first = 0;
+  template <class T>
+  using Segments = WholeSegments;
+
+  // --- Scalar tier ---
+  template <class T>
+  static void map(ScalarRow<T>& row, double lam) {
+    if (lam > 0 && is_one_segment(row, lam)) return row.spread_evenly();
+    row.choose_above(T(-1));
+    if (lam == 0) return row.project(row.w.x);
+    const double tau = simplex_threshold(row.w.x, row.count, row.w.space);
+    row.choose_above(static_cast<T>(tau - 4 * lam) - 16 * rounding<T>);
+    pool_chains(row, lam);
+    double* const z = row.w.v;
+    double top = z[0];
+    for (int64_t k = 1; k < row.count; ++k) top = larger(top, z[k]);
+    for (int64_t k = 0; k < row.count; ++k) z[k] -= top;
+    row.project(z);
+  }
+
+  // --- Jacobian product ---
+  using Product = CentredProduct;
+  static constexpr int64_t product_whole_first = whole_first_joined_product;
+  static bool fits_products(double lam, bool has_joined) { return has_joined && lam != 0; }
+
+  template <class T>
+  static void average_lanes(const Vec<T>*, Vec<T>* v, int count, IntVec<T> joined) {
+    const Vec<T> one = splat(T(1));
+    Vec<T> sum{}, size{}, mean{};
+    Vec<T> sizes[max_candidates];
+    for (int k = 0; k < count; ++k) {  // prefix sums in each segment ...
+      const Where<T> goes_on = has_bit(joined, k);
+      sum = v[k] = add_where(goes_on, v[k], sum);
+      size = sizes[k] = add_where(goes_on, one, size);
+    }
+    for (int k = count - 1; k >= 0; --k) {  // ... whose last one is copied backwards
+      const Vec<T> last = v[k] / sizes[k];
+      mean = k + 1 < count ? select(has_bit(joined, k + 1), mean, last) : last;
+      v[k] = mean;
+    }
+  }
+  template <class T>
+  static bool average_few(const JoinedPositions& joined, const T*, T* v) {
+    return joined.average_segments(v);
+  }
+
+  // Rows with many joined weights, by prefix sums. False if a segment spans deleted positions.
+  template <class T>
+  static bool multiply_whole(const T*, const T* v, const uint64_t* support, const uint64_t* joined, int64_t d,
+                             T* out, Workspace& w) {
+    uint64_t before = 0;
+    for (int64_t i = 0; i < words_of(d); ++i) {
+      if (joined[i] & ~(support[i] << 1 | before)) return false;
+      before = support[i] >> 63;
+    }
+    double* const sums = w.x;
+    prefix_sums(v, d, sums, [&](Vec<double> values, int64_t i) {
+      const uint32_t chosen = lanes_of<double>(support[i / 64], static_cast<int>(i % 64));
+      return select(from_bits<double>(chosen), values, Vec<double>{});
+    });
+    write_means(sums, sums[d] / static_cast<double>(count_bits(support, d)), support, joined, d, out);
+    return true;
+  }
+
+  // A single segment has weight one in total, whatever the scores: J is zero.
+  template <class T>
+  static bool is_constant(const CompactedRow<T>& row) {
+    if (row.y[0] != row.y[row.m - 1]) return false;
+    return std::all_of(row.joined + 1, row.joined + row.m, [](uint8_t joined) { return joined != 0; });
+  }
+  template <class T>
+  static void multiply(const CompactedRow<T>& row, double lam, Workspace& w) {
+    widen(row, w);
+    subtract_mean(w.v, row.m);
+    if (lam != 0) average_segments(w.v, row.m, row.joined);
+    narrow(row, w);
+  }
+
+ private:
+  // No partial sum of x - mean exceeds lam: the whole row is one segment.
+  template <class T>
+  static bool is_one_segment(const ScalarRow<T>& row, double lam) {
+    double total[1] = {};
+    sum_terms<T>(row.m, total, [&](int64_t i, Vec<T>* s) {
+      s[0] += load_left(row.x + i, row.m - i, row.top) - splat(row.top);
+    });
+    const double mean = total[0] / static_cast<double>(row.m);
+    double sum = 0, largest = 0, smallest = 0;
+    for (int64_t i = 0; i + 1 < row.m; ++i) {
+      sum += static_cast<double>(row.x[i] - row.top) - mean;
+      largest = larger(sum, largest);
+      smallest = smaller(sum, smallest);
+      if (i % 64 == 63 && (largest > lam || smallest < -lam)) return false;
+    }
+    return largest <= lam && smallest >= -lam;
+  }
+
+  // Pools every chain of adjacent candidates into w.v.
+  template <class T>
+  static void pool_chains(ScalarRow<T>& row, double lam) {
+    int64_t begin = 0, k = 0, before = -2;
+    for (int64_t word = 0; word < words_of(row.m); ++word) {
+      for (uint64_t rest = row.w.chosen[word]; rest; rest &= rest - 1, ++k) {
+        const int64_t i = word * 64 + __builtin_ctzll(rest);
+        if (k > 0 && i != before + 1) {
+          pool_chain(row, begin, k, before, lam);
+          begin = k;
+        }
+        before = i;
+      }
+    }
+    pool_chain(row, begin, k, before, lam);
+  }
+
+  // Candidates begin to end, the last of which is at position `last`.
+  template <class T>
+  static void pool_chain(ScalarRow<T>& row, int64_t begin, int64_t end, int64_t last, double lam) {
+    Workspace& w = row.w;
+    if (last >= end - begin) w.x[begin] -= lam;
+    if (last + 1 < row.m) w.x[end - 1] -= lam;
+    prox_tv(w.x + begin, end - begin, lam, TvSpace(w.pooling, end - begin), w.v + begin, w.joined, w.rises);
+  }
+
+  // Each segment's mean minus the mean of all, zeros off the support. A segment ends where the next begins
+  // and where the support ends.
+  template <class T>
+  static void write_means(const double* sums, double mean, const uint64_t* support, const uint64_t* joined,
+                          int64_t d, T* out) {
+    int64_t begin = 0;
+    uint64_t before = 0;
+    bool inside = false;
+    const auto finish = [&](int64_t end) {
+      const double value = (sums[end] - sums[begin]) / static_cast<double>(end - begin) - mean;
+      fill_run(out, begin, end, d, inside ? static_cast<T>(value) : T(0));
+      begin = end;
+    };
+    for (int64_t word = 0; word < words_of(d); ++word) {
+      const uint64_t has = support[word], had = has << 1 | before;
+      before = has >> 63;
+      for (uint64_t edges = (has & ~joined[word]) | (had & ~has); edges; edges &= edges - 1) {
+        const int64_t end = word * 64 + __builtin_ctzll(edges);
+        if (end >= d) break;
+        if (end > begin) finish(end);
+        inside = has & edges & -edges;
+      }
+    }
+    finish(d);
+  }
+};
+
+}  // namespace regmax::REGMAX_ISA

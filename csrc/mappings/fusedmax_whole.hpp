@@ -1,0 +1,133 @@
+// fusedmax's whole-row tier: flat rows, in which every score may have weight, as at the start of training.
+// Each lane follows the taut string of one row (algorithms/lane_taut_strings.hpp); unreliable lanes go to the
+// scalar tier.
+#pragma once
+
+#include <cstdint>
+
+#include "algorithms/lane_simplex.hpp"
+#include "algorithms/lane_taut_strings.hpp"
+#include "algorithms/workspace.hpp"
+#include "simd/reduce.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+class WholeSegments {
+  using V = Vec<float>;
+
+ public:
+  explicit WholeSegments(Workspace& w)
+      : w_(w), groups_(w.groups, w.d), strings_(copies(), w.copy_stride, groups_) {}
+
+  // Maps those of the `wanted` rows that are flat, and returns their bits. A row may be stored in
+  // Workspace::copies already.
+  uint32_t map(const float* const* x, const int64_t* lengths, const float* lam, uint32_t wanted) {
+    uint32_t flat = 0;
+    float sizes[lanes<float>] = {};
+    for (int r = 0; r < lanes<float>; ++r) {
+      lam_[r] = wanted >> r & 1 ? lam[r] : 0;
+      if (!(wanted >> r & 1) || !copy_flat(x[r], lengths[r], r)) continue;
+      flat |= 1u << r;
+      sizes[r] = static_cast<float>(lengths[r]);
+    }
+    if (!flat) return 0;
+    flat &= ~strings_.run(sizes, lam_, counts_);
+    pad_groups(sizes);
+    return flat & ~project();
+  }
+
+  // Calls visit(begin, end, weight, repeats) for every group of a mapped row; `repeats` says that the
+  // previous group has the same weight.
+  template <class Visit>
+  REGMAX_INLINE void each_segment(int r, int64_t length, const Visit& visit) const {
+    float before = -1;
+    int64_t begin = 0;
+    for (int64_t g = r; begin < length; g += lanes<float>) {
+      const int64_t end = static_cast<int64_t>(groups_.ends[g]);
+      const float weight = groups_.values[g];
+      visit(begin, end, weight, weight == before);
+      before = weight;
+      begin = end;
+    }
+  }
+
+ private:
+  float* copies() const { return static_cast<float*>(w_.copies); }
+
+  // Copies a row relative to its mean if all its scores are above the cut (fusedmax.hpp), with the mean as
+  // the lower bound of sparsemax's threshold. NaN and infinities fail the test.
+  bool copy_flat(const float* x, int64_t length, int r) const {
+    if (length > LaneStrings::longest || !(lam_[r] > 0)) return false;
+    const V first = splat(x[0]);
+    V high = first, low = first, sum{};
+    for (int64_t i = 0; i < length; i += lanes<float>) {
+      const V v = load_left(x + i, length - i, x[0]);
+      high = larger(v, high);
+      low = smaller(v, low);
+      sum += v - first;
+    }
+    const float mean = static_cast<float>(sum_lanes(sum) / static_cast<double>(length));  // less x[0]
+    const V cut = splat(mean - 1 / static_cast<float>(length) - 4 * lam_[r]);
+    if (bits(not_at_most(cut, low - first)) || bits(not_at_most(high - first, splat(mean + 8)))) return false;
+    float* const copy = copies() + r * w_.copy_stride;
+    for (int64_t i = 0; i < length; i += lanes<float>) {
+      store<float>(copy + i, load_left(x + i, length - i, x[0]) - first - splat(mean));
+    }
+    store<float>(copy + length, V{});
+    return true;
+  }
+
+  // Pads all chains to the largest number of groups.
+  void pad_groups(const float* sizes) {
+    most_ = 1;
+    for (int count : counts_) most_ = count > most_ ? count : most_;
+    for (int r = 0; r < lanes<float>; ++r) {
+      for (int64_t g = counts_[r]; g < most_; ++g) {
+        groups_.values[g * lanes<float> + r] = nothing<float>;
+        groups_.ends[g * lanes<float> + r] = sizes[r];
+      }
+    }
+  }
+
+  // Calls visit(values, sizes), both vectors, group by group.
+  template <class Visit>
+  REGMAX_INLINE void each_group(const Visit& visit) const {
+    V begin{};
+    for (int g = 0; g < most_; ++g) {
+      const V end = load(groups_.ends + g * lanes<float>);
+      visit(groups_.values + g * lanes<float>, end - begin);
+      begin = end;
+    }
+  }
+
+  // From pooled scores to weights; returns the rows whose threshold did not settle.
+  uint32_t project() {
+    const V one = splat(1.0f), zero{};
+    const Threshold<float> threshold = lane_michelot<float>(splat(nothing<float> / 2), 64, [&](V tau) {
+      LaneSum<float> sum;
+      V count{};
+      each_group([&](const float* values, V size) {
+        const V z = load(values);
+        const Where<float> above = greater(z, tau);
+        sum.add(select(above, z * size, zero));
+        count = add_where(above, count, size);
+      });
+      return LaneTotals<float>{sum.total, count};
+    });
+    const V tau = threshold.tau;
+    LaneSum<float> sum;
+    each_group([&](const float* values, V size) { sum.add(larger(load(values) - tau, zero) * size); });
+    const V factor = one / sum.total;
+    each_group([&](float* values, V) { store<float>(values, larger(load(values) - tau, zero) * factor); });
+    return threshold.unsettled;
+  }
+
+  Workspace& w_;
+  LaneGroups groups_;
+  LaneStrings strings_;
+  float lam_[lanes<float>];
+  int counts_[lanes<float>];
+  int most_ = 1;
+};
+
+}  // namespace regmax::REGMAX_ISA

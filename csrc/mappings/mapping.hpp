@@ -1,0 +1,71 @@
+// The list of the mappings, and what each must define. Adding one: a header like sparsemax.hpp (the
+// shortest), a constant in regmax.h, and a line in with_mapping. Nothing else in csrc knows a mapping by
+// name.
+//
+//   on_simplex               whether the result is a point of the simplex, with a support
+//   joins                    which weights share one value (tiers.hpp)
+//   accepts(theta)           whether a strength is valid
+//   is_sparsemax(theta)      whether this strength has no effect
+//   map(row, theta)          scalar tier: any row of finite scores
+//   multiply(row, theta, w)  scalar tier and attention: J v on the compacted support
+//
+// and, if on_simplex:
+//
+//   fits_lanes(theta)        whether the lane tier is accurate with this strength
+//   Lanes<T>                 lane tier: cut, add_row (false: leave the row), solve (returns unreliable
+//   lanes), joined whole<T>, whole_first    whole-row tier: its kind, and the row length up to which it
+//   precedes the lane tier Moments<T>, Segments<T>  the solver of that kind Product                  J v as
+//   sums over the support (products.hpp) fits_products(theta, has_joined), product_whole_first   the same
+//   choices for Jacobian products average_lanes, average_few, multiply_whole              group means, if
+//   weights are joined is_constant(row)         whether J is zero
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "mappings/fusedmax.hpp"
+#include "mappings/oscarmax.hpp"
+#include "mappings/proximal.hpp"
+#include "mappings/sparsemax.hpp"
+#include "mappings/sqpnormmax.hpp"
+#include "regmax.h"
+
+namespace regmax::REGMAX_ISA {
+
+// Calls use(mapping) with the type that a kernel's number stands for. The only switch over kernels: an
+// unknown number is an error, never a default.
+template <class Use>
+inline int32_t with_kernel(int32_t kernel, const Use& use) {
+  switch (kernel) {
+    case REGMAX_SPARSEMAX:
+      return use(Sparsemax());
+    case REGMAX_FUSEDMAX:
+      return use(Fusedmax());
+    case REGMAX_OSCARMAX:
+      return use(Oscarmax());
+    case REGMAX_SQPNORMMAX:
+      return use(Sqpnormmax());
+    case REGMAX_PROX_TV1D:
+      return use(ProxTv1d());
+    case REGMAX_PROX_OSCAR:
+      return use(ProxOscar());
+  }
+  return REGMAX_BAD_ARGUMENT;
+}
+
+// The same after checking the strengths; a strength without effect makes a mapping sparsemax, which is the
+// fastest. `thetas` holds n strengths, or is nullptr and `theta` serves all rows.
+template <class Use>
+inline int32_t with_mapping(int32_t kernel, double theta, const double* thetas, int64_t n, const Use& use) {
+  return with_kernel(kernel, [&](auto mapping) {
+    using Mapping = decltype(mapping);
+    if (!thetas && !Mapping::accepts(theta)) return int32_t{REGMAX_BAD_ARGUMENT};
+    for (int64_t i = 0; thetas && i < n; ++i) {
+      if (!Mapping::accepts(thetas[i])) return int32_t{REGMAX_BAD_ARGUMENT};
+    }
+    if (!thetas && Mapping::is_sparsemax(theta)) return use(Sparsemax());
+    return use(mapping);
+  });
+}
+
+}  // namespace regmax::REGMAX_ISA

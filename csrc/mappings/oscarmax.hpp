@@ -1,0 +1,227 @@
+// oscarmax: sort, pool by isotonic regression, project on the simplex (algorithms/isotonic.hpp).
+//
+// The cut. tau >= tau_sparsemax + lam, but scores close below tau may matter. With K candidates above the cut
+// b, and L scores above a lower cut c, neither those between nor those below matter if tau >= b + lam (K + 1
+// + L) / 2 and tau >= c + lam (L + 1 + d) / 2: the certificate, tested after solving.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "algorithms/isotonic.hpp"
+#include "algorithms/lane_isotonic.hpp"
+#include "algorithms/sorted_blocks.hpp"
+#include "mappings/products.hpp"
+#include "simd/prefix_sums.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+struct Oscarmax : HasLam {
+  static constexpr bool on_simplex = true;
+  static constexpr Joins joins = Joins::anywhere;
+
+  // --- Lane tier ---
+  static bool fits_lanes(double lam) {
+    return lam <= 0.125;
+  }  // arithmetic in T stays as accurate as the scores
+
+  template <class T>
+  class Lanes {
+   public:
+    Vec<T> cut(const Vec<T>* maxima, const LaneProblem<T>& p) {
+      const Vec<T> tau = lane_threshold<T>(maxima, lanes<T>, splat(T(-1)), 3).tau;
+      const Vec<T> low = tau - p.theta * (p.lengths + splat(T(max_candidates))) * splat(T(0.5));
+      store<T>(low_cut_, low);
+      return larger(tau - p.theta * splat(T(0.75) * max_candidates), low);
+    }
+
+    bool add_row(int r, const ScreenedRow<T>& row) {
+      low_count_[r] = static_cast<T>(count_above(row.x, row.length, row.top, low_cut_[r]));
+      return true;
+    }
+
+    uint32_t solve(LaneProblem<T>& p, Vec<T>* y) {
+      const int count = p.count;
+      const Vec<T> lam = p.theta, zero{};
+      Vec<T> sorted[max_candidates], w[max_candidates];
+      sort_lanes<T>(p.x, count, sorted);
+      const LanePrefix<T> prefix = lane_best_prefix<T>(sorted, count, lam);
+      lane_pool_sorted<T>(sorted, prefix, lam, w);
+      for (int a = 0; a < prefix.longest; ++a) {
+        const Where<T> inside = greater(prefix.length, splat(T(a)));
+        w[a] = select(inside, larger(w[a] - prefix.tau, zero), zero);
+        if (a > 0) w[a] = smaller(w[a], w[a - 1]);  // restores the order of neighbours after rounding
+      }
+      lane_settle<T>(w, prefix.longest);
+      mark_equal(w, prefix.longest);
+      // Equal scores are pooled, so a score's value tells its weight: no permutation is needed.
+      for (int k = 0; k < count; ++k) y[k] = zero;
+      for (int a = 0; a < prefix.longest; ++a) {
+        const Where<T> inside = greater(prefix.length, splat(T(a)));
+        for (int k = 0; k < count; ++k) y[k] = select(inside & equal(p.x[k], sorted[a]), w[a], y[k]);
+      }
+      read_marks(y, count);
+      return bits(greater(least_tau(p), prefix.tau + prefix.centre));
+    }
+
+    uint64_t joined(int r, const T*) const { return static_cast<uint64_t>(joined_[r]); }
+
+   private:
+    // The least tau with which the candidates decide the row.
+    Vec<T> least_tau(const LaneProblem<T>& p) const {
+      T counts[lanes<T>];
+      for (int r = 0; r < lanes<T>; ++r) counts[r] = static_cast<T>(p.counts[r] + 1);
+      const Vec<T> half = p.theta * splat(T(0.5)), low_counts = load(low_count_);
+      return larger(p.cuts + half * (load(counts) + low_counts),
+                    load(low_cut_) + half * (low_counts + p.lengths + splat(T(1))));
+    }
+
+    // Equal weights, which are neighbours in sorted order, get a sign; read_marks turns it into bits.
+    static void mark_equal(Vec<T>* sorted, int count) {
+      Where<T> before{};
+      for (int a = 0; a < count; ++a) {
+        const Where<T> same = a + 1 < count ? equal(sorted[a], sorted[a + 1]) : Where<T>{};
+        sorted[a] = select(same | before, -sorted[a], sorted[a]);
+        before = same;
+      }
+    }
+
+    void read_marks(Vec<T>* y, int count) {
+      const Vec<T> zero{};
+      IntVec<T> joined{};
+      for (int k = 0; k < count; ++k) {
+        const Where<T> marked = greater(zero, y[k]);
+        joined = add_where(marked, joined, IntVec<T>{} + (Int<T>{1} << k));
+        y[k] = larger(select(marked, -y[k], y[k]), zero);  // no negative zeros
+      }
+      store_integers<T>(joined_, joined);
+    }
+
+    T low_cut_[lanes<T>] = {}, low_count_[lanes<T>] = {};
+    Int<T> joined_[lanes<T>] = {};
+  };
+
+  // --- Whole-row tier: none; sorting a whole row is the scalar tier's ---
+  template <class T>
+  static constexpr Whole whole = Whole::no;
+  static constexpr int64_t whole_first = 0;
+
+  // --- Scalar tier ---
+  template <class T>
+  static void map(ScalarRow<T>& row, double lam) {
+    if (lam == 0) {
+      row.choose_above(T(-1));
+      return row.project(row.w.x);
+    }
+    if (is_one_cluster(row, lam)) return row.spread_evenly();
+    for (double bound = -1;;) {
+      row.choose_above(static_cast<T>(bound));
+      const double tau = try_candidates(row, lam, static_cast<double>(static_cast<T>(bound)));
+      if (tau == HUGE_VAL) return;
+      bound = tau - lam * (static_cast<double>(row.m) + 1);
+    }
+  }
+
+  // --- Jacobian product ---
+  using Product = CentredProduct;
+  static constexpr int64_t product_whole_first = whole_first_joined_product;
+  static bool fits_products(double lam, bool) { return lam != 0; }
+
+  template <class T>
+  static void average_lanes(const Vec<T>* y, Vec<T>* v, int count, IntVec<T>) {
+    const Vec<T> one = splat(T(1));
+    uint32_t different = 0;
+    for (int k = 1; k < count; ++k) different |= ~bits(equal(y[k], y[0]));
+    if (!(different & all_lanes<T>)) {  // uniform weights are common
+      Vec<T> sum{};
+      for (int k = 0; k < count; ++k) sum += v[k];
+      for (int k = 0; k < count; ++k) v[k] = sum / splat(static_cast<T>(count));
+      return;
+    }
+    Vec<T> means[max_candidates];
+    for (int k = 0; k < count; ++k) {
+      Vec<T> sum{}, size{};
+      for (int j = 0; j < count; ++j) {
+        const Where<T> same = equal(y[j], y[k]);
+        sum = add_where(same, sum, v[j]);
+        size = add_where(same, size, one);
+      }
+      means[k] = sum / size;
+    }
+    for (int k = 0; k < count; ++k) v[k] = means[k];
+  }
+  template <class T>
+  static bool average_few(const JoinedPositions& joined, const T* y, T* v) {
+    return joined.average_clusters(y, v);
+  }
+
+  // A uniform row: J v is the mean minus the mean. False for all others.
+  template <class T>
+  static bool multiply_whole(const T* y, const T*, const uint64_t* support, const uint64_t*, int64_t d,
+                             T* out, Workspace&) {
+    if (count_bits(support, d) < d) return false;
+    const Vec<T> same = splat(y[0]);
+    for (int64_t i = 0; i < d; i += lanes<T>) {
+      if (bits(equal(load_left(y + i, d - i, y[0]), same)) != all_lanes<T>) return false;
+    }
+    fill_run(out, 0, d, d, T(0));
+    return true;
+  }
+
+  // A single cluster has weight one in total, whatever the scores: J is zero.
+  template <class T>
+  static bool is_constant(const CompactedRow<T>& row) {
+    return row.all_equal();
+  }
+  template <class T>
+  static void multiply(const CompactedRow<T>& row, double lam, Workspace& w) {
+    widen(row, w);
+    subtract_mean(w.v, row.m);
+    if (lam != 0) average_clusters(row, w);
+    narrow(row, w);
+  }
+
+ private:
+  // max - min <= lam m / 2: the whole row is one cluster (isotonic.hpp).
+  template <class T>
+  static bool is_one_cluster(const ScalarRow<T>& row, double lam) {
+    Vec<T> low = splat(row.top);
+    for (int64_t i = 0; i < row.m; i += lanes<T>)
+      low = smaller(load_left(row.x + i, row.m - i, row.top), low);
+    const double range = static_cast<double>(row.top) + static_cast<double>(max_lanes<T>(-low));
+    return range <= lam * static_cast<double>(row.m) / 2;
+  }
+
+  // Writes the weights and returns HUGE_VAL if the candidates decide the row; otherwise returns a lower bound
+  // of its threshold. By value, in float32: the prefix sums of sorted scores are exact enough in double.
+  template <class T>
+  static double try_candidates(ScalarRow<T>& row, double lam, double bound) {
+    if (sizeof(T) == sizeof(float) && row.count > few_scores) {
+      const T* const candidates = static_cast<const T*>(row.w.candidates);
+      return finish(row, SortedBlocks<T>(candidates, row.count, lam, row.w), lam, bound);
+    }
+    return finish(row, RankedScores(row.w.x, row.count, lam, IsotonicSpace(row.w.pooling, row.m)), lam,
+                  bound);
+  }
+  template <class T, class Scores>
+  static double finish(ScalarRow<T>& row, Scores scores, double lam, double bound) {
+    if (!is_decided(scores.tau(), bound, row.count, row.m, lam)) return scores.tau();
+    scores.write_weights(row.w.y);
+    return HUGE_VAL;
+  }
+
+  // Averages w.v over the groups of equal weights.
+  template <class T>
+  static void average_clusters(const CompactedRow<T>& row, Workspace& w) {
+    if (row.all_equal()) {  // uniform weights are common, and need no sorting
+      const double mean = mean_of(w.v, row.m);
+      for (int64_t i = 0; i < row.m; ++i) w.v[i] = mean;
+    } else if (sizeof(T) == sizeof(float) && row.m > few_scores) {
+      average_equal(row.y, row.m, w);
+    } else {
+      average_equal_sizes(w.v, w.x, row.m, IsotonicSpace(w.pooling, row.m).ranked);
+    }
+  }
+};
+
+}  // namespace regmax::REGMAX_ISA

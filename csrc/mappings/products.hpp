@@ -1,0 +1,157 @@
+// Jacobian products. For every mapping here J is symmetric, and J v depends on v only through a few sums over
+// the support: a `Product` states the terms of these sums, the factors that they give, and the product of one
+// position. The tiers supply the loops (rows/jacobian_product.hpp).
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "mappings/tiers.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+// sparsemax's J: v minus its mean over the support. Segments and clusters average v over each group first.
+struct CentredProduct {
+  static constexpr int sums = 1, factors = 1;
+  static constexpr bool reads_weights = false;
+
+  // The function of a weight that the terms need; it is computed once per weight.
+  template <class T>
+  static REGMAX_INLINE Vec<T> root(Vec<T> y) {
+    return y;
+  }
+  // Adds a vector's terms; v may be anything off the support.
+  template <class T>
+  static REGMAX_INLINE void add(Where<T> supported, Vec<T>, Vec<T>, Vec<T> v, Vec<T>* s) {
+    s[0] = add_where(supported, s[0], v);
+  }
+  // The factors of a row (V is double), or of one row per lane, from the sums and the size of the support.
+  template <class V>
+  static REGMAX_INLINE void find_factors(const V* s, V count, V* f) {
+    f[0] = s[0] / count;
+  }
+  // J v at one position of the support.
+  template <class V>
+  static REGMAX_INLINE V multiply(V, V v, const V* f) {
+    return v - f[0];
+  }
+};
+
+// Applies a Product to a compacted row, in T, with sums in double.
+template <class T, class Product>
+inline void multiply_compacted(const CompactedRow<T>& row) {
+  const T* const y = row.y;
+  T* const v = row.v;
+  const int64_t m = row.m;
+  const Where<T> all = from_bits<T>(all_lanes<T>);
+  double sums[Product::sums] = {}, factors[Product::factors];
+  sum_terms<T>(m, sums, [&](int64_t i, Vec<T>* s) {
+    const Vec<T> yi = load_left(y + i, m - i, T(0));
+    Product::template add<T>(all, yi, Product::template root<T>(yi), load_left(v + i, m - i, T(0)), s);
+  });
+  Product::find_factors(sums, static_cast<double>(m), factors);
+  Vec<T> f[Product::factors];
+  for (int k = 0; k < Product::factors; ++k) f[k] = splat(static_cast<T>(factors[k]));
+  for (int64_t i = 0; i < m; i += lanes<T>) {
+    const Vec<T> root = Product::template root<T>(load_left(y + i, m - i, T(0)));
+    store_left<T>(v + i, m - i, Product::multiply(root, load_left(v + i, m - i, T(0)), f));
+  }
+}
+
+// The same steps in double, for what is averaged over groups: widen() fills w.x with y and w.v with v, and
+// narrow() writes w.v back.
+template <class T>
+inline void widen(const CompactedRow<T>& row, Workspace& w) {
+  for (int64_t k = 0; k < row.m; ++k) {
+    w.x[k] = static_cast<double>(row.y[k]);
+    w.v[k] = static_cast<double>(row.v[k]);
+  }
+}
+
+template <class T>
+inline void narrow(const CompactedRow<T>& row, const Workspace& w) {
+  for (int64_t k = 0; k < row.m; ++k) row.v[k] = static_cast<T>(w.v[k]);
+}
+
+inline void subtract_mean(double* v, int64_t m) {
+  const double mean = mean_of(v, m);
+  for (int64_t i = 0; i < m; ++i) v[i] -= mean;
+}
+
+inline void average_segments(double* v, int64_t m, const uint8_t* joined) {
+  for (int64_t begin = 0, end; begin < m; begin = end) {
+    for (end = begin + 1; end < m && joined[end]; ++end) continue;
+    const double mean = mean_of(v + begin, end - begin);
+    for (int64_t i = begin; i < end; ++i) v[i] = mean;
+  }
+}
+
+// Averages sign(y) v over the groups of equal |y|, in O(m log m).
+inline void average_equal_sizes(double* v, const double* y, int64_t m, Ranked* ranked) {
+  for (int64_t i = 0; i < m; ++i) ranked[i] = {std::fabs(y[i]), i};
+  sort_decreasing(ranked, m);
+  for (int64_t begin = 0, end; begin < m; begin = end) {
+    double sum = 0;
+    for (end = begin; end < m && ranked[end].value == ranked[begin].value; ++end) {
+      const int64_t i = ranked[end].position;
+      sum += y[i] < 0 ? -v[i] : v[i];
+    }
+    const double mean = sum / static_cast<double>(end - begin);
+    for (int64_t k = begin; k < end; ++k) v[ranked[k].position] = y[ranked[k].position] < 0 ? -mean : mean;
+  }
+}
+
+// The few joined positions of a row, whose v is replaced by group means in place.
+class JoinedPositions {
+ public:
+  // At most `most_joined` positions are joined.
+  JoinedPositions(const uint64_t* support, const uint64_t* joined, int64_t words) : support_(support) {
+    for (int64_t i = 0; i < words; ++i) {
+      for (uint64_t rest = support[i] & joined[i]; rest; rest &= rest - 1) {
+        positions_[count_++] = static_cast<int32_t>(64 * i + __builtin_ctzll(rest));
+      }
+    }
+  }
+
+  // Joined to the position before. False if that one is not adjacent, because positions between are deleted.
+  template <class T>
+  bool average_segments(T* v) const {
+    for (int k = 0; k < count_; ++k) {
+      if (positions_[k] == 0 || !has_weight(positions_[k] - 1)) return false;
+    }
+    for (int first = 0, last; first < count_; first = last) {
+      const int32_t begin = positions_[first] - 1;
+      for (last = first + 1; last < count_ && positions_[last] == positions_[last - 1] + 1;) ++last;
+      T sum = v[begin];
+      for (int k = first; k < last; ++k) sum += v[positions_[k]];
+      const T mean = sum / static_cast<T>(last - first + 1);
+      for (int32_t i = begin; i <= positions_[last - 1]; ++i) v[i] = mean;
+    }
+    return true;
+  }
+
+  template <class T>
+  bool average_clusters(const T* y, T* v) const {
+    T means[most_joined];
+    for (int k = 0; k < count_; ++k) {
+      T sum{}, size{};
+      for (int j = 0; j < count_; ++j) {
+        const bool same = y[positions_[j]] == y[positions_[k]];
+        sum += same ? v[positions_[j]] : T(0);
+        size += same ? T(1) : T(0);
+      }
+      means[k] = sum / size;
+    }
+    for (int k = 0; k < count_; ++k) v[positions_[k]] = means[k];
+    return true;
+  }
+
+ private:
+  bool has_weight(int32_t i) const { return support_[i / 64] >> (i % 64) & 1; }
+
+  const uint64_t* support_;
+  int count_ = 0;
+  int32_t positions_[most_joined];
+};
+
+}  // namespace regmax::REGMAX_ISA

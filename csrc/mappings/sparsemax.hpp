@@ -1,0 +1,76 @@
+// sparsemax: y = (x - tau)_+, the projection on the simplex (algorithms/simplex.hpp).
+//
+// The cut. The row's maxima by lane are a subset of its scores, and the threshold of a subset is a lower
+// bound of the row's: scores at or below it have no weight.
+#pragma once
+
+#include <cstdint>
+
+#include "algorithms/lane_simplex.hpp"
+#include "mappings/products.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+struct Sparsemax : JoinsNothing {
+  static constexpr bool on_simplex = true;
+  static bool accepts(double) { return true; }
+  static bool is_sparsemax(double) { return true; }
+
+  // --- Lane tier ---
+  static bool fits_lanes(double) { return true; }
+
+  template <class T>
+  struct Lanes : PlainLanes<T> {
+    Vec<T> cut(const Vec<T>* maxima, const LaneProblem<T>&) {
+      return lane_threshold<T>(maxima, lanes<T>, splat(T(-1)), 3).tau;
+    }
+    uint32_t solve(LaneProblem<T>& p, Vec<T>* y) { return lane_project<T>(p.x, p.count, y); }
+  };
+
+  // --- Whole-row tier: the sum of z = (x - tau)_+ over the scores above a first tau moves it to their own
+  // ---
+  template <class T>
+  static constexpr Whole whole = Whole::by_moments;
+  static constexpr int64_t whole_first = whole_first_sparsemax;
+
+  template <class T>
+  struct Moments {
+    static constexpr int powers = 1;
+
+    static Vec<T> guess(const Vec<T>* maxima, bool is_short) {
+      return lane_threshold<T>(maxima, lanes<T>, splat(T(-1)), is_short ? 2 : 3).tau;
+    }
+    static REGMAX_INLINE void add(Where<T> above, Vec<T> z, Vec<T>* sums) {
+      sums[0] = add_where(above, sums[0], z);
+    }
+    // The step from tau to the threshold of exactly these scores, for weights of type Weight. Returns the far
+    // lanes, whose step is so large next to the weights that these would be rounded.
+    template <class Weight>
+    static uint32_t find_step(const Vec<T>* sums, Vec<T> count, Vec<T>, Vec<T>* step, Vec<T>*) {
+      *step = (sums[0] - splat(T(1))) / count;
+      return bits(greater(sums[0], splat(T(3))));
+    }
+    // Rounding may keep a row from settling: then the count of the scores above tau no longer decreases.
+    static constexpr bool count_decreases = true;
+    static REGMAX_INLINE Vec<T> weight(Vec<T> z, Vec<T>) { return z; }
+  };
+
+  // --- Scalar tier ---
+  template <class T>
+  static void map(ScalarRow<T>& row, double) {
+    row.choose_above(T(-1));
+    row.project(row.w.x);
+  }
+
+  // --- Jacobian product ---
+  using Product = CentredProduct;
+  static constexpr int64_t product_whole_first = whole_first_product;
+  static bool fits_products(double, bool) { return true; }
+
+  template <class T>
+  static void multiply(const CompactedRow<T>& row, double, Workspace&) {
+    multiply_compacted<T, Product>(row);
+  }
+};
+
+}  // namespace regmax::REGMAX_ISA

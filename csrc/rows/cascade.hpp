@@ -1,0 +1,52 @@
+// The cascade of tiers: the one place that chooses how a group of rows is mapped.
+#pragma once
+
+#include <cstdint>
+
+#include "rows/lane_rows.hpp"
+#include "rows/scalar_row.hpp"
+#include "rows/whole_rows.hpp"
+#include "runtime/tiers.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+// Short rows of some mappings go to the whole-row tier at once; all others to the lane tier, then to the
+// whole-row tier, and what these leave to the scalar tier. A forced tier (runtime/tiers.hpp) removes the
+// others, except the scalar one, which serves what the forced one leaves.
+template <class T, class Mapping>
+class Cascade {
+ public:
+  Cascade(int64_t d, Tier forced, Workspace& w)
+      : w_(w),
+        lanes_first_(forced == Tier::any ? d > Mapping::whole_first : forced == Tier::lanes),
+        whole_(forced == Tier::any || forced == Tier::whole),
+        lane_rows_(w),
+        whole_rows_(w) {}
+
+  // Maps the rows of `fast`, and those of `slow` by the scalar tier.
+  template <class Out>
+  void run(const RowGroup<T>& rows, uint32_t fast, uint32_t slow, Out& out) {
+    uint32_t left = fast;
+    if (lanes_first_ && left) left = lane_rows_.run(rows, left, out);
+    if (whole_ && left) {
+      const uint32_t before = left;
+      left = whole_rows_.run(rows, left, out);
+      if (Mapping::template whole<T> == Whole::by_segments) costly_ += __builtin_popcount(before & ~left);
+    }
+    left |= slow;
+    costly_ += __builtin_popcount(left);
+    for (; left; left &= left - 1) map_scalar_row<T, Mapping>(__builtin_ctz(left), w_, out);
+  }
+
+  // How many rows took a tier whose cost per score is far above a pass.
+  int64_t costly_rows() const { return costly_; }
+
+ private:
+  Workspace& w_;
+  bool lanes_first_, whole_;
+  LaneRows<T, Mapping> lane_rows_;
+  WholeRows<T, Mapping> whole_rows_;
+  int64_t costly_ = 0;
+};
+
+}  // namespace regmax::REGMAX_ISA

@@ -1,0 +1,199 @@
+// Rows of weights as compressed sparse rows: what attention writes instead of dense rows.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+#include "mappings/tiers.hpp"
+#include "rows/group.hpp"
+#include "runtime/calls.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+// Appends rows to a block, in the order in which the tiers finish them.
+template <class T>
+class CsrRows {
+ public:
+  static constexpr bool unrolls_short_rows = false;  // attention spends its time elsewhere
+
+  CsrRows(regmax_weights_block& block, int64_t rows, double theta, bool joins_neighbours)
+      : block_(block), theta_(theta), joins_neighbours_(joins_neighbours) {
+    block.rows = rows;
+    for (int64_t r = 0; r < rows; ++r) block.starts[r] = block.counts[r] = 0;
+  }
+
+  // Whether memory was exhausted: then rows are missing.
+  bool failed() const { return failed_; }
+
+  // The next group begins with row `first` of the block.
+  void begin(int64_t first) {
+    first_ = first;
+    for (int r = 0; r < lanes<T>; ++r) group.length[r] = 0, group.theta[r] = static_cast<T>(theta_);
+    group.d = 1;
+  }
+
+  // Scores of row r; `columns` are their columns, nullptr if these are 0, 1, ...
+  void add(int r, const T* x, int64_t length, const int32_t* columns) {
+    group.x[r] = x;
+    group.length[r] = length;
+    group.d = length > group.d ? length : group.d;
+    columns_[r] = columns;
+  }
+
+  // --- What the tiers call ---
+
+  template <class Joined>
+  void write_candidates(int r, const T* values, const uint64_t* words, int count, const Joined& joined) {
+    if (!reserve(count)) return;
+    const uint64_t flags = joins_neighbours_ ? joined() : 0;
+    begin_row(r);
+    for (int64_t i = 0, k = 0; k < count; ++i) {
+      for (uint64_t rest = words[i]; rest; rest &= rest - 1, ++k)
+        if (values[k] > 0) push(column(r, 64 * i + __builtin_ctzll(rest)), values[k], flags >> k & 1);
+    }
+    end_row(r);
+  }
+
+  struct WholeRow {
+    CsrRows* out;
+    int r;
+
+    REGMAX_INLINE void put(int64_t i, Vec<T> weights, uint32_t positive) {
+      if (out) out->append(r, weights, positive, i * lanes<T>);
+    }
+    template <class Size>
+    REGMAX_INLINE void put_zeros(int64_t, Size) {}
+    REGMAX_INLINE void put_word(int64_t, uint64_t) {}
+  };
+
+  WholeRow begin_whole(int r) {
+    if (!reserve(group.length[r])) return {nullptr, r};
+    begin_row(r);
+    return {this, r};
+  }
+  // A row that is not final is taken back.
+  bool end_whole(const WholeRow& row, int r, bool is_final) {
+    if (!row.out) return true;  // out of memory
+    if (is_final)
+      end_row(r);
+    else
+      block_.size = block_.starts[first_ + r];
+    return is_final;
+  }
+
+  template <class Segments>
+  void write_segments(int r, int64_t length, const Segments& segments) {
+    if (!reserve(length)) return;
+    begin_row(r);
+    segments.each_segment(r, length, [&](int64_t begin, int64_t end, T weight, bool repeats) {
+      if (weight > 0) append_segment(r, weight, begin, end, repeats);
+    });
+    end_row(r);
+  }
+
+  SourceRow<T> scalar_row(int r) const { return {group.x[r], nullptr, group.length[r], theta_, 1}; }
+
+  // A weight is joined if it equals that of the kept position before it.
+  template <class Mapping>
+  void write_chosen(int r, const T* values, const uint64_t* words, const uint64_t* kept) {
+    const int64_t length = group.length[r];
+    if (!reserve(length)) return;
+    begin_row(r);
+    T before = 0;
+    for (int64_t i = 0; i < words_of(length); ++i) {
+      for (uint64_t rest = kept[i]; rest; rest &= rest - 1) {
+        const T y = words[i] & rest & -rest ? *values++ : T(0);
+        if (y != 0) push(column(r, 64 * i + __builtin_ctzll(rest)), y, y == before);
+        before = y;
+      }
+    }
+    end_row(r);
+  }
+
+  // A row without a result: NaN for every score that is not deleted, or no weight at all.
+  void fill(int r, T value) {
+    if (!reserve(group.length[r])) return;
+    begin_row(r);
+    for (int64_t i = 0; value != 0 && i < group.length[r]; ++i) {
+      if (!(group.x[r][i] < std::numeric_limits<T>::lowest())) push(column(r, i), value, false);
+    }
+    end_row(r);
+  }
+
+  RowGroup<T> group;
+
+ private:
+  int32_t column(int r, int64_t i) const { return columns_[r] ? columns_[r][i] : static_cast<int32_t>(i); }
+  T* values() const { return static_cast<T*>(block_.values); }
+
+  void begin_row(int r) { block_.starts[first_ + r] = block_.size; }
+  void end_row(int r) {
+    block_.counts[first_ + r] = static_cast<int32_t>(block_.size - block_.starts[first_ + r]);
+  }
+
+  void push(int32_t column, T value, bool joined) {
+    block_.columns[block_.size] = column;
+    values()[block_.size] = value;
+    if (joins_neighbours_) block_.joined[block_.size] = joined;
+    ++block_.size;
+  }
+
+  // The positive lanes of a vector of weights that begins at position `first` of row r.
+  REGMAX_INLINE void append(int r, Vec<T> weights, uint32_t positive, int64_t first) {
+    store<T>(values() + block_.size, compress(positive, weights));
+    int32_t* out = block_.columns + block_.size;
+    block_.size += __builtin_popcount(positive);
+    if constexpr (sizeof(T) == sizeof(int32_t)) {
+      if (!columns_[r]) {
+        IntVec<T> places;
+        for (int k = 0; k < lanes<T>; ++k) places[k] = static_cast<int32_t>(first) + k;
+        const Vec<T> compacted = compress(positive, (Vec<T>)places);  // moves the bits of integers
+        std::memcpy(out, &compacted, sizeof compacted);
+        return;
+      }
+    }
+    for (; positive; positive &= positive - 1) *out++ = column(r, first + __builtin_ctz(positive));
+  }
+
+  // Equal weights at positions begin to end; `joined` says that the previous weight is of the same segment.
+  void append_segment(int r, T weight, int64_t begin, int64_t end, bool joined) {
+    const int64_t count = end - begin;
+    T* const out = values() + block_.size;
+    for (int64_t k = 0; k < count; k += lanes<T>) store<T>(out + k, splat(weight));
+    for (int64_t k = 0; k < count; ++k) block_.columns[block_.size + k] = column(r, begin + k);
+    std::memset(block_.joined + block_.size, 1, static_cast<std::size_t>(count));
+    block_.joined[block_.size] = joined;
+    block_.size += count;
+  }
+
+  // Room for a row of at most `most` weights, and for whole vectors after the last.
+  bool reserve(int64_t most) {
+    const int64_t needed = block_.size + most + lanes<T>;
+    if (needed <= block_.capacity) return true;
+    const int64_t capacity = needed > 2 * block_.capacity ? needed : 2 * block_.capacity;
+    if (resize(block_.columns, capacity * 4) && resize(block_.values, capacity * int64_t{sizeof(T)}) &&
+        (!joins_neighbours_ || resize(block_.joined, capacity))) {
+      block_.capacity = capacity;
+      return true;
+    }
+    failed_ = true;
+    return false;
+  }
+
+  template <class Item>
+  static bool resize(Item*& items, int64_t bytes) {
+    void* const memory = std::realloc(items, static_cast<std::size_t>(bytes));
+    if (memory) items = static_cast<Item*>(memory);
+    return memory != nullptr;
+  }
+
+  regmax_weights_block& block_;
+  double theta_;
+  bool joins_neighbours_, failed_ = false;
+  int64_t first_ = 0;
+  const int32_t* columns_[lanes<T>] = {};
+};
+
+}  // namespace regmax::REGMAX_ISA

@@ -1,0 +1,95 @@
+// A group of rows, one for each lane of a vector, on its way through the tiers.
+//
+// A tier maps some rows of a group and writes them to an output, DenseRows (dense_rows.hpp) or CsrRows
+// (csr_rows.hpp); it returns the bits of the rows that it leaves to the next tier. An output has
+//
+//   write_candidates(r, values, words, count, joined)   lane tier: few weights, at the bits of `words`;
+//   joined()
+//                                                       gives a bit per candidate
+//   begin_whole(r), put(...), end_whole(...)            whole-row tier: a vector of weights at a time
+//   write_segments(r, segments)                         whole-row tier: constant stretches
+//   scalar_row(r), write_chosen(...), fill(...)         scalar tier: its input, and what it writes
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/calls.hpp"
+#include "simd/vector.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+struct Mask {
+  const uint8_t* bytes;  // nullptr keeps everything
+  int64_t rows, repeat;
+};
+
+struct Strength {
+  double shared;
+  const double* per_row;  // nullptr: `shared` serves all
+
+  double of(int64_t i) const { return per_row ? per_row[i] : shared; }
+};
+
+// A call on rows (regmax.h) with typed arrays.
+template <class T>
+struct Rows {
+  int32_t kernel, threads;
+  const T *x, *v;
+  T *y, *out;
+  uint64_t *support, *joined;
+  int64_t n, d;
+  Mask mask;
+  Strength theta, gamma;
+
+  bool has_gamma() const { return gamma.per_row || gamma.shared != 1; }
+};
+
+template <class T>
+inline Rows<T> typed_rows(const regmax_rows& r) {
+  return {r.kernel,
+          r.threads,
+          static_cast<const T*>(r.x),
+          static_cast<const T*>(r.v),
+          static_cast<T*>(r.y),
+          static_cast<T*>(r.out),
+          r.support,
+          r.joined,
+          r.n,
+          r.d,
+          {r.mask, r.mask_rows, r.mask_repeat},
+          {r.theta, r.thetas},
+          {r.gamma, r.gammas}};
+}
+
+template <class T>
+struct RowGroup {
+  const T* x[lanes<T>];           // scores without deleted ones
+  int64_t length[lanes<T>] = {};  // how many; 0 if there is no such row
+  T theta[lanes<T>];
+  int64_t d;                  // no row is longer
+  const T* maxima = nullptr;  // nullptr, or lanes<T> numbers per row: its maxima by lane
+};
+
+// One row as the scalar tier reads it.
+template <class T>
+struct SourceRow {
+  const T* x;
+  const uint8_t* keep;  // mask bytes, or nullptr
+  int64_t d;
+  double theta, gamma;
+};
+
+// A group of rows of a Jacobian product. Rows are d apart in y, v and out, and `words` apart in support and
+// joined, which may be nullptr.
+template <class T>
+struct ProductGroup {
+  const T* y;
+  const T* v;
+  T* out;
+  const uint64_t* support;
+  const uint64_t* joined;
+  int64_t d, words;
+  bool streamed;  // whether `out` is written with non-temporal stores
+};
+
+}  // namespace regmax::REGMAX_ISA

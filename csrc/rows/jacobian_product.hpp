@@ -1,0 +1,150 @@
+// The loop over rows of a Jacobian product, and its cascade of tiers.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "mappings/mapping.hpp"
+#include "rows/argmax.hpp"
+#include "rows/lane_products.hpp"
+#include "rows/whole_products.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+template <class T>
+inline bool has_nan(const T* y, int64_t d) {
+  return std::any_of(y, y + d, [](T weight) { return weight != weight; });
+}
+
+// Which of the chosen positions are joined to the kept position before, from the bits, or from equal weights.
+template <class T>
+inline void find_joined_bytes(const T* y, const uint64_t* joined, int64_t d, Workspace& w) {
+  int64_t before = -1, k = 0;
+  for (int64_t word = 0; word < words_of(d); ++word) {
+    for (uint64_t rest = w.kept[word]; rest; rest &= rest - 1) {
+      const int64_t i = word * 64 + __builtin_ctzll(rest);
+      const uint64_t bit = rest & -rest;
+      if (w.chosen[word] & bit)
+        w.joined[k++] = joined ? (joined[word] & bit) != 0 : before >= 0 && y[before] == y[i];
+      before = i;
+    }
+  }
+}
+
+// The scalar tier: J acts on the support, or on every kept position for the proximal operators.
+template <class T, class Mapping>
+void multiply_scalar_row(const Rows<T>& call, int64_t i, Workspace& w) {
+  const int64_t d = call.d;
+  const T* const row_y = call.y + i * d;
+  T* const out = call.out + i * d;
+  const uint8_t* const keep = mask_row(call.mask, i, d);
+  if (!call.support) nonzero_bits(row_y, d, w.words);
+  const uint64_t* const support = call.support ? bits_row(call.support, i, d) : w.words;
+  mask_bits(keep, d, w.kept);
+  for (int64_t k = 0; k < words_of(d); ++k)
+    w.chosen[k] = w.kept[k] & (Mapping::on_simplex ? support[k] : ~uint64_t{0});
+  // A row of NaN has no support bits, like a row of zeros: y tells them apart.
+  if (has_nan(row_y, d)) return fill_kept(out, keep, d, std::numeric_limits<T>::quiet_NaN());
+  if (count_bits(w.chosen, d) == 0) return fill_kept(out, keep, d, T(0));
+  T *const y = static_cast<T*>(w.candidates), *const v = static_cast<T*>(w.compacted);
+  compact_row(row_y, w.chosen, d, y);
+  const int64_t m = compact_row(call.v + i * d, w.chosen, d, v);
+  if (Mapping::joins == Joins::neighbours) find_joined_bytes(row_y, bits_row(call.joined, i, d), d, w);
+  Mapping::multiply(CompactedRow<T>{y, v, w.joined, m}, call.theta.of(i), w);
+  expand_row(v, w.chosen, d, out);
+}
+
+// The same cascade as for argmax (cascade.hpp).
+template <class T, class Mapping>
+class ProductCascade {
+ public:
+  ProductCascade(const Rows<T>& call, Tier forced, Workspace& w)
+      : call_(call), w_(w), lane_products_(w), whole_products_(joined_products(), w) {
+    const bool bits = Mapping::joins == Joins::nothing || (call.support && call.joined);
+    const bool whole_first = call.d <= Mapping::product_whole_first && bits;
+    lanes_ = forced == Tier::any ? !whole_first : forced == Tier::lanes;
+    whole_ = forced == Tier::any || forced == Tier::whole;
+    streamed_ = is_streamed(call.out, call.n, call.d);
+  }
+
+  void run(int64_t begin, int64_t end) {
+    for (int64_t first = begin; first < end; first += lanes<T>) {
+      const int count = static_cast<int>(end - first < lanes<T> ? end - first : lanes<T>);
+      const uint32_t all = all_lanes<T> >> (lanes<T> - count), fast = fitting_rows(first, count);
+      const int64_t at = first * call_.d;
+      const ProductGroup<T> rows{
+          call_.y + at,
+          call_.v + at,
+          call_.out + at,
+          bits_row(call_.support, first, call_.d),
+          Mapping::joins == Joins::nothing ? nullptr : bits_row(call_.joined, first, call_.d),
+          call_.d,
+          words_of(call_.d),
+          streamed_};
+      uint32_t left = fast;
+      if (lanes_ && left) left = lane_products_.run(rows, left);
+      if (whole_ && left) left = whole_products_.run(rows, left);
+      for (left |= all & ~fast; left; left &= left - 1)
+        multiply_scalar_row<T, Mapping>(call_, first + __builtin_ctz(left), w_);
+    }
+    if (streamed_) finish_streams();
+  }
+
+ private:
+  static const JoinedProducts<T>* joined_products() {
+    if constexpr (Mapping::joins == Joins::nothing) {
+      return nullptr;
+    } else {
+      static constexpr JoinedProducts<T> joins{Mapping::template average_few<T>,
+                                               Mapping::template multiply_whole<T>};
+      return &joins;
+    }
+  }
+
+  uint32_t fitting_rows(int64_t first, int count) const {
+    if (!call_.theta.per_row)
+      return Mapping::fits_products(call_.theta.shared, call_.joined) ? all_lanes<T> >> (lanes<T> - count)
+                                                                      : 0;
+    uint32_t fast = 0;
+    for (int r = 0; r < count; ++r) {
+      const bool fits = Mapping::fits_products(call_.theta.per_row[first + r], call_.joined);
+      fast |= static_cast<uint32_t>(fits) << r;
+    }
+    return fast;
+  }
+
+  const Rows<T>& call_;
+  Workspace& w_;
+  LaneProducts<T, Mapping> lane_products_;
+  WholeProducts<T, typename Mapping::Product> whole_products_;
+  bool lanes_, whole_, streamed_;
+};
+
+// J v / gamma from J v.
+template <class T>
+void divide_products(const Rows<T>& call, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) {
+    const T scale = static_cast<T>(smaller(1 / call.gamma.of(i), std::numeric_limits<T>::max()));
+    for (int64_t j = i * call.d; j < (i + 1) * call.d; ++j) call.out[j] *= scale;
+  }
+}
+
+template <class T>
+int32_t jacobian_product(const Rows<T>& call) {
+  return with_mapping(call.kernel, call.theta.shared, call.theta.per_row, call.n, [&](auto mapping) {
+    using Mapping = decltype(mapping);
+    if (call.n == 0 || call.d == 0) return int32_t{REGMAX_OK};
+    const Tier forced = forced_tier();
+    return for_rows(call.n, call.d, call.threads, [&](int64_t begin, int64_t end, Workspace& w) {
+      if constexpr (Mapping::on_simplex) {
+        ProductCascade<T, Mapping>(call, forced, w).run(begin, end);
+      } else {
+        for (int64_t i = begin; i < end; ++i) multiply_scalar_row<T, Mapping>(call, i, w);
+      }
+      if (call.has_gamma()) divide_products(call, begin, end);
+    });
+  });
+}
+
+}  // namespace regmax::REGMAX_ISA

@@ -1,0 +1,113 @@
+// The lane tier: screens each row and solves the few candidates of all rows of a group together, one row per
+// lane. Rows with NaN, with many candidates, or whose certificate fails are left.
+#pragma once
+
+#include <cstdint>
+
+#include "mappings/tiers.hpp"
+#include "rows/group.hpp"
+#include "simd/candidates.hpp"
+#include "simd/transpose.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+template <class T, class Mapping>
+class LaneRows {
+ public:
+  explicit LaneRows(const Workspace& w) : words_(w.words) {}
+
+  // Maps the `wanted` rows of a group; returns the bits of those that are left.
+  template <class Out>
+  uint32_t run(const RowGroup<T>& rows, uint32_t wanted, Out& out) {
+    find_cuts(rows, wanted);
+    uint32_t left = screen(rows, wanted);
+    if ((left & wanted) == wanted) return wanted;
+    left |= solve();
+    lanes_to_rows<T>(y_, p_.count, values(0), stride);
+    const int64_t words = words_of(rows.d);
+    for (int r = 0; r < lanes<T>; ++r) {
+      if (!((wanted & ~left) >> r & 1)) continue;
+      out.write_candidates(r, values(r), words_ + r * words, p_.counts[r],
+                           [&] { return mapping_.joined(r, values(r)); });
+    }
+    return left & wanted;
+  }
+
+ private:
+  static constexpr int64_t stride = max_candidates + 64 + lanes<T>;
+
+  T* values(int r) { return values_ + lanes<T> + r * stride; }
+
+  void find_cuts(const RowGroup<T>& rows, uint32_t wanted) {
+    T lengths[lanes<T>];
+    deleted_ = rows.maxima ? wanted : 0;
+    for (int r = 0; r < lanes<T>; ++r) {
+      store<T>(values(r), wanted >> r & 1 ? find_maxima(rows, r) : Vec<T>{});
+      lengths[r] = static_cast<T>(rows.length[r]);
+    }
+    p_.lengths = load(lengths);
+    p_.theta = load(rows.theta);
+    Vec<T> maxima[lanes<T>];
+    rows_to_lanes<T>(values(0), stride, lanes<T>, maxima);
+    Vec<T> top = maxima[0];
+    for (int k = 1; k < lanes<T>; ++k) top = larger(top, maxima[k]);
+    for (int k = 0; k < lanes<T>; ++k) maxima[k] -= top;
+    store<T>(top_, top);
+    p_.cuts = mapping_.cut(maxima, p_) - splat(16 * rounding<T>);
+    store<T>(cut_, p_.cuts);
+  }
+
+  Vec<T> find_maxima(const RowGroup<T>& rows, int r) {
+    if (rows.maxima) return load(rows.maxima + r * lanes<T>);
+    if (Mapping::joins != Joins::neighbours) return lane_maxima(rows.x[r], rows.length[r]);
+    bool deleted;
+    const Vec<T> maxima = lane_maxima(rows.x[r], rows.length[r], &deleted);
+    deleted_ |= static_cast<uint32_t>(deleted) << r;
+    return maxima;
+  }
+
+  // The candidates of every row, padded with `nothing`; returns the rows that are left.
+  uint32_t screen(const RowGroup<T>& rows, uint32_t wanted) {
+    uint32_t left = 0;
+    const int64_t row_words = words_of(rows.d);
+    p_.count = 1;
+    for (int r = 0; r < lanes<T>; ++r) {
+      const int64_t length = wanted >> r & 1 ? rows.length[r] : 0;
+      uint64_t* const words = words_ + r * row_words;
+      int count = 0;
+      if (length)
+        count = static_cast<int>(
+            find_candidates(rows.x[r], length, top_[r], cut_[r], max_candidates, values(r), words));
+      for (int64_t i = words_of(length); i < row_words; ++i) words[i] = 0;
+      if (count > max_candidates || (count && !mapping_.add_row(r, {rows.x[r], length, top_[r], words, count,
+                                                                    (deleted_ >> r & 1) != 0}))) {
+        left |= 1u << r;
+        count = 0;
+      }
+      for (int k = 0; k < max_candidates; k += lanes<T>) store<T>(values(r) + count + k, splat(nothing<T>));
+      if (count == 0) values(r)[0] = 0;
+      p_.counts[r] = count;
+      p_.count = count > p_.count ? count : p_.count;
+    }
+    return left;
+  }
+
+  // Returns the rows with NaN, and those for which the mapping's result is not reliable.
+  uint32_t solve() {
+    p_.count = (p_.count + unrolled - 1) / unrolled * unrolled;
+    rows_to_lanes<T>(values(0), stride, p_.count, p_.x);
+    uint32_t undefined = 0;
+    for (int k = 0; k < p_.count; ++k) undefined |= ~bits(equal(p_.x[k], p_.x[k]));
+    return (undefined & all_lanes<T>) | mapping_.solve(p_, y_);
+  }
+
+  uint64_t* words_;
+  uint32_t deleted_ = 0;  // rows that may have scores of -inf
+  typename Mapping::template Lanes<T> mapping_;
+  LaneProblem<T> p_;
+  Vec<T> y_[max_candidates];
+  T top_[lanes<T>], cut_[lanes<T>];
+  T values_[lanes<T> * (stride + 1)] = {};
+};
+
+}  // namespace regmax::REGMAX_ISA

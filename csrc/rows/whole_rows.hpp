@@ -1,0 +1,273 @@
+// The whole-row tier: rows of which many scores count, in passes over the whole row.
+//
+// By moments (sparsemax, sqpnormmax): weights are functions of z = (x - tau)_+. A first tau comes from the
+// maxima by lane. The sums of powers of z over the scores above it give the threshold of exactly these
+// scores, which for most rows is the final one: so their weights are written at once, and counted. If the
+// scores with weight are not those that were added up, the row takes another round. The sums of a group's
+// rows, a vector of partial sums each, are finished together.
+//
+// By segments (fusedmax): the mapping solves the rows, and the tier only writes them.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "mappings/tiers.hpp"
+#include "rows/group.hpp"
+#include "simd/row_vectors.hpp"
+#include "simd/transpose.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+template <class T, class Mapping>
+class MomentRows {
+  template <class Number>
+  using Moments = typename Mapping::template Moments<Number>;
+
+ public:
+  explicit MomentRows(const Workspace& w)
+      : words_(w.words), copies_(static_cast<T*>(w.copies)), copy_stride_(w.copy_stride) {}
+
+  // Maps the `wanted` rows; returns the bits of those that are left: rows that are not finite, or that
+  // rounding keeps from settling.
+  template <class Out>
+  uint32_t run(const RowGroup<T>& rows, uint32_t wanted, Out& out) {
+    find_rows(rows, wanted);
+    row_words_ = words_of(rows.d);
+    const int64_t padded = (rows.d + lanes<T> - 1) / lanes<T> * lanes<T>;
+    if constexpr (!Out::unrolls_short_rows) return map(wanted, padded / lanes<T>, out);
+    return with_vectors<T>(padded, [&](auto vectors) { return map(wanted, vectors, out); });
+  }
+
+ private:
+  static constexpr int powers = Moments<T>::powers, most_rounds = 16;
+  // Short rows have few partial sums: these must be added up in the end.
+  static constexpr int parts_of(int64_t) { return unrolled; }
+  template <int64_t n>
+  static constexpr int parts_of(Constant<n>) {
+    return n <= 2 ? 1 : n <= 4 ? 2 : unrolled;
+  }
+
+  // Rows that do not end with a vector are copied, and padded with -inf.
+  void find_rows(const RowGroup<T>& rows, uint32_t wanted) {
+    const int first = __builtin_ctz(wanted);
+    for (int n = 0; n < lanes<T>; ++n) {
+      const int r = (first + n) % lanes<T>;
+      const bool whole = rows.length[r] == rows.d && rows.d % lanes<T> == 0;
+      if (!(wanted >> r & 1)) {
+        x_[r] = x_[first];  // any row that may be read
+      } else {
+        x_[r] = whole ? rows.x[r] : pad(rows.x[r], rows.length[r], rows.d, copies_ + r * copy_stride_);
+      }
+    }
+  }
+
+  static const T* pad(const T* x, int64_t length, int64_t d, T* copy) {
+    constexpr T lowest = -std::numeric_limits<T>::infinity();
+    for (int64_t i = 0; i < d; i += lanes<T>)
+      store<T>(copy + i, i < length ? load_left(x + i, length - i, lowest) : splat(lowest));
+    return copy;
+  }
+
+  template <class Vectors, class Out>
+  uint32_t map(uint32_t wanted, Vectors vectors, Out& out) {
+    guess_thresholds(vectors);
+    Vec<T> before = splat(std::numeric_limits<T>::infinity());
+    uint32_t pending = wanted, left = 0;
+    for (int round = 0; pending && round < most_rounds; ++round) {
+      if (round > 0) store<T>(tau_, load(tau_) + load(step_));
+      for_rows_of(pending, [&](int r) __attribute__((always_inline)) { add_up(r, vectors); });
+      const Vec<T> count = __builtin_convertvector(load_integers<T>(counts_), Vec<T>);
+      const Steps steps = find_steps<is_constant<Vectors>>(count);
+      const uint32_t decreasing = Moments<T>::count_decreases ? bits(greater(before, count)) : all_lanes<T>;
+      before = count;
+      left |= pending & steps.undefined;
+      pending &= ~left;
+      uint32_t others = 0;
+      for_rows_of(pending & ~steps.far, [&](int r) __attribute__((always_inline)) {
+        others |= static_cast<uint32_t>(!write(r, vectors, out)) << r;
+      });
+      pending &= steps.far | (others & decreasing);
+    }
+    return left | pending;
+  }
+
+  // The first round is usually of all rows.
+  template <class Visit>
+  static REGMAX_INLINE void for_rows_of(uint32_t chosen, const Visit& visit) {
+    if (chosen == all_lanes<T>) {
+      for (int r = 0; r < lanes<T>; ++r) visit(r);
+    } else {
+      for (; chosen; chosen &= chosen - 1) visit(__builtin_ctz(chosen));
+    }
+  }
+
+  template <class Vectors>
+  void guess_thresholds(Vectors vectors) {
+    T maxima[lanes<T> * lanes<T>];
+    for (int r = 0; r < lanes<T>; ++r)
+      store<T>(maxima + r * lanes<T>, lane_maxima(x_[r], vectors * lanes<T>));
+    Vec<T> x[lanes<T>];
+    rows_to_lanes<T>(maxima, lanes<T>, lanes<T>, x);
+    Vec<T> top = x[0];
+    for (int k = 1; k < lanes<T>; ++k) top = larger(x[k], top);
+    for (int k = 0; k < lanes<T>; ++k) x[k] -= top;
+    store<T>(top_, top);
+    store<T>(tau_, Moments<T>::guess(x, vectors <= 4) - splat(16 * rounding<T>));
+  }
+
+  // The sums, by lane, over a row's scores above tau, and their number; their bits go to words_. NaN is
+  // above, and spoils the sums.
+  template <class Vectors>
+  REGMAX_INLINE void add_up(int r, Vectors vectors) {
+    const Vec<T> top = splat(top_[r]), tau = splat(tau_[r]);
+    constexpr int parts = parts_of(Vectors());
+    Vec<T> sums[parts][powers] = {};
+    LaneSum<T> totals[powers];
+    uint64_t* const words = words_ + r * row_words_;
+    int count = 0;
+    const auto fold = [&]() __attribute__((always_inline)) {
+      for (int k = 0; k < powers; ++k) {
+        Vec<T> sum = sums[0][k];
+        for (int c = 1; c < parts; ++c) sum += sums[c][k];
+        totals[k].add(sum);
+      }
+    };
+    for_words<T>(vectors, [&](int64_t i, auto size) __attribute__((always_inline)) {
+      Vec<T> relative[vectors_per_word<T>] = {};
+      Where<T> above[vectors_per_word<T>] = {};
+      uint64_t word = 0;
+      for (int c = 0; c < size; ++c) {
+        relative[c] = load(x_[r] + (i + c) * lanes<T>) - top;
+        above[c] = not_at_most(relative[c], tau);
+        word |= static_cast<uint64_t>(bits(above[c])) << (c * lanes<T>);
+      }
+      words[i / vectors_per_word<T>] = word;
+      count += __builtin_popcountll(word);
+      if (!is_constant<Vectors> && !word) return;
+      for (int c = 0; c < size; ++c) Moments<T>::add(above[c], relative[c] - tau, sums[c % parts]);
+      // Partial sums over stretches of 256 scores: their rounding does not grow with the row.
+      if (!is_constant<Vectors> && i / vectors_per_word<T> % 4 == 3) {
+        fold();
+        std::memset(sums, 0, sizeof sums);
+      }
+    });
+    fold();
+    for (int k = 0; k < powers; ++k) sums_[k][r] = totals[k].total;
+    counts_[r] = count;
+  }
+
+  struct Steps {
+    uint32_t undefined, far;
+  };
+
+  // The steps from tau to the threshold of the scores above it. A step is kept apart from tau, where it would
+  // be rounded. Rows that are far must come nearer before they are written.
+  template <bool is_short>
+  Steps find_steps(Vec<T> count) {
+    Vec<T> sums[powers], step, factor{};
+    for (int k = 0; k < powers; ++k) sums[k] = sum_rows<T>(sums_[k]);
+    const uint32_t undefined = ~bits(equal(sums[0], sums[0])) & all_lanes<T>;
+    uint32_t far;
+    if constexpr (is_short || sizeof(T) == sizeof(double)) {
+      far = Moments<T>::template find_step<T>(sums, count, load(tau_), &step, &factor);
+    } else {
+      far = find_step_in_double(sums, count, load(tau_), &step, &factor);
+    }
+    store<T>(step_, step);
+    store<T>(factor_, factor);
+    return {undefined, far};
+  }
+
+  // The sums of long rows lose too many digits in float32 when they are moved to the new threshold.
+  static uint32_t find_step_in_double(const Vec<T>* sums, Vec<T> count, Vec<T> tau, Vec<T>* step,
+                                      Vec<T>* factor) {
+    Vec<double> wide[powers][2], counts[2], taus[2], steps[2], factors[2] = {};
+    for (int k = 0; k < powers; ++k) widen(sums[k], wide[k]);
+    widen(count, counts);
+    widen(tau, taus);
+    uint32_t far = 0;
+    for (int h = 0; h < 2; ++h) {
+      Vec<double> half[powers];
+      for (int k = 0; k < powers; ++k) half[k] = wide[k][h];
+      far |= Moments<double>::template find_step<T>(half, counts[h], taus[h], steps + h, factors + h)
+             << (h * lanes<double>);
+    }
+    *step = narrow(steps);
+    *factor = narrow(factors);
+    return far;
+  }
+
+  // Whether the scores with weight are as many as were added up.
+  template <class Vectors, class Out>
+  REGMAX_INLINE bool write(int r, Vectors vectors, Out& out) {
+    const Vec<T> top = splat(top_[r]), tau = splat(tau_[r]), step = splat(step_[r]), zero{};
+    const Vec<T> factor = splat(factor_[r]);
+    const uint64_t* const above = words_ + r * row_words_;
+    auto row = out.begin_whole(r);
+    const bool skips = !is_constant<Vectors> && step_[r] >= 0;
+    int count = 0;
+    for_words<T>(vectors, [&](int64_t i, auto size) __attribute__((always_inline)) {
+      uint64_t word = 0;
+      const T* const x = x_[r] + i * lanes<T>;
+      if (skips && !above[i / vectors_per_word<T>]) {
+        row.put_zeros(i, size);
+      } else {
+        for (int c = 0; c < size; ++c) {
+          const Vec<T> z = larger(load(x + c * lanes<T>) - top - tau - step, zero);
+          const uint32_t positive = bits(greater(z, zero));
+          word |= static_cast<uint64_t>(positive) << (c * lanes<T>);
+          row.put(i + c, Moments<T>::weight(z, factor), positive);
+        }
+      }
+      row.put_word(i / vectors_per_word<T>, word);
+      count += __builtin_popcountll(word);
+    });
+    return out.end_whole(row, r, count == counts_[r]);
+  }
+
+  uint64_t* words_;
+  T* copies_;
+  int64_t copy_stride_, row_words_ = 0;
+  const T* x_[lanes<T>];
+  T top_[lanes<T>], tau_[lanes<T>], step_[lanes<T>], factor_[lanes<T>];
+  Int<T> counts_[lanes<T>] = {};
+  Vec<T> sums_[powers][lanes<T>] = {};
+};
+
+template <class T, class Mapping>
+class SegmentRows {
+ public:
+  explicit SegmentRows(Workspace& w) : segments_(w) {}
+
+  template <class Out>
+  uint32_t run(const RowGroup<T>& rows, uint32_t wanted, Out& out) {
+    const uint32_t mapped = segments_.map(rows.x, rows.length, rows.theta, wanted);
+    for (uint32_t rest = mapped; rest; rest &= rest - 1) {
+      const int r = __builtin_ctz(rest);
+      out.write_segments(r, rows.length[r], segments_);
+    }
+    return wanted & ~mapped;
+  }
+
+ private:
+  typename Mapping::template Segments<T> segments_;
+};
+
+// A mapping without such a tier leaves all rows.
+struct NoRows {
+  explicit NoRows(Workspace&) {}
+  template <class Rows, class Out>
+  uint32_t run(const Rows&, uint32_t wanted, Out&) {
+    return wanted;
+  }
+};
+
+template <class T, class Mapping>
+using WholeRows = std::conditional_t<
+    Mapping::template whole<T> == Whole::by_moments, MomentRows<T, Mapping>,
+    std::conditional_t<Mapping::template whole<T> == Whole::by_segments, SegmentRows<T, Mapping>, NoRows>>;
+
+}  // namespace regmax::REGMAX_ISA

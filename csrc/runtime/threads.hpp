@@ -1,0 +1,24 @@
+// Worker threads and their scratch memory. Built once, for the baseline instruction set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace regmax {
+
+// Calls job(context, i) for every i in [0, jobs), on at most `threads` threads, the caller among them.
+// A job must not depend on which thread runs it, and must not throw.
+void run_jobs(int64_t jobs, int32_t threads, void (*job)(void* context, int64_t i), void* context);
+
+// Runs work(context) on `threads` threads, the caller among them, and returns when all are done: the
+// signature of GOMP_parallel in GNU's and LLVM's OpenMP. `flags` is 0.
+using ForkJoin = void (*)(void (*work)(void*), void* context, unsigned threads, unsigned flags);
+
+// Makes run_jobs use these threads; nullptr: its own pool.
+void borrow_threads(ForkJoin from);
+
+// The calling thread's scratch: at least `bytes` bytes, aligned to 64, uninitialised; nullptr if memory is
+// exhausted. The next call on this thread reuses it.
+void* thread_scratch(std::size_t bytes);
+
+}  // namespace regmax

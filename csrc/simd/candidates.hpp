@@ -1,0 +1,171 @@
+// Passes over whole rows: the maximum, compacting the candidates near it, and expanding them again.
+//
+// A row is read in words of 64 numbers, one bit each. Whole words and the remainder share their code, inlined
+// twice: once with a constant number of vectors, once with a partial vector at the end.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "runtime/tuning.hpp"
+#include "simd/bitset.hpp"
+#include "simd/streaming.hpp"
+#include "simd/vector.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+// A row's maxima by lane. They ignore NaN: find_candidates catches it. Unless minus_infinity is nullptr, it
+// says whether a score is -inf.
+template <class T>
+REGMAX_INLINE Vec<T> lane_maxima(const T* x, int64_t d, bool* minus_infinity = nullptr) {
+  constexpr T infinity = std::numeric_limits<T>::infinity();
+  Vec<T> top[2] = {splat(-infinity), splat(-infinity)}, low[2] = {splat(infinity), splat(infinity)};
+  const auto add = [&](Vec<T> high_v, Vec<T> low_v, int k) __attribute__((always_inline)) {
+    top[k] = larger(high_v, top[k]);
+    if (minus_infinity) low[k] = smaller(low_v, low[k]);
+  };
+  int64_t i = 0;
+  for (; i + 2 * lanes<T> <= d; i += 2 * lanes<T>) {
+    for (int k = 0; k < 2; ++k) add(load(x + i + k * lanes<T>), load(x + i + k * lanes<T>), k);
+  }
+  for (; i < d; i += lanes<T>) add(load_left(x + i, d - i, -infinity), load_left(x + i, d - i, infinity), 0);
+  if (minus_infinity) *minus_infinity = bits(equal(smaller(low[0], low[1]), splat(-infinity))) != 0;
+  return larger(top[0], top[1]);
+}
+
+// How many scores are above top + level.
+template <class T>
+inline int64_t count_above(const T* x, int64_t d, T top, T level) {
+  const Vec<T> tops = splat(top), levels = splat(level);
+  int64_t count = 0;
+  for (int64_t i = 0; i < d; i += lanes<T>) {
+    const Vec<T> v = load_left(x + i, d - i, -std::numeric_limits<T>::infinity());
+    count += __builtin_popcount(bits(greater(v - tops, levels)));
+  }
+  return count;
+}
+
+// One word of find_candidates: of min(left, 64) scores.
+template <class T>
+REGMAX_INLINE int word_candidates(const T* x, int64_t left, Vec<T> top, Vec<T> cut, T* candidates,
+                                  uint64_t* word) {
+  constexpr int w = lanes<T>;
+  uint64_t found = 0;
+  Vec<T> relative[64 / w];
+  const int size = static_cast<int>(left < 64 ? left : 64);
+  for (int c = 0; c < size; c += w) {
+    relative[c / w] = load_left(x + c, left - c, -std::numeric_limits<T>::infinity()) - top;
+    found |= static_cast<uint64_t>(bits(not_at_most(relative[c / w], cut))) << c;
+  }
+  *word = found;
+  int count = 0;
+  if (found) {
+    for (int c = 0; c < size; c += w)
+      count += append<T>(candidates + count, lanes_of<T>(found, c), relative[c / w]);
+  }
+  return count;
+}
+
+// The bits of the scores that are not at or below the cut, NaN among them, in at most 64 whole words; returns
+// a bit for every word that has any.
+template <class T>
+inline uint64_t mark_candidates(const T* x, int64_t words, Vec<T> top, Vec<T> cut, uint64_t* found) {
+  uint64_t some = 0;
+  for (int64_t i = 0; i < words; ++i) {
+    uint64_t word = 0;
+    for (int c = 0; c < 64; c += lanes<T>) {
+      word |= static_cast<uint64_t>(bits(not_at_most(load(x + 64 * i + c) - top, cut))) << c;
+    }
+    found[i] = word;
+    some |= static_cast<uint64_t>(word != 0) << i;
+  }
+  return some;
+}
+
+// The candidates in the whole words of a long row. Few words have any, and a branch on every word would often
+// be mispredicted: all are marked first.
+template <class T>
+inline int64_t long_candidates(const T* x, int64_t d, Vec<T> top, Vec<T> cut, int64_t most, T* candidates,
+                               uint64_t* words) {
+  int64_t count = 0;
+  for (int64_t i = 0; i + 64 <= d && count <= most; i += 64 * 64) {
+    const int64_t whole = (d - i) / 64 < 64 ? (d - i) / 64 : 64;
+    for (uint64_t some = mark_candidates<T>(x + i, whole, top, cut, words + i / 64); some && count <= most;
+         some &= some - 1) {
+      const int64_t word = i / 64 + __builtin_ctzll(some);
+      for (int c = 0; c < 64; c += lanes<T>) {
+        count += append<T>(candidates + count, lanes_of<T>(words[word], c), load(x + 64 * word + c) - top);
+      }
+    }
+  }
+  return count;
+}
+
+// Compacts x - top of the scores that are not at or below the cut (NaN is neither) to `candidates`, and
+// writes their bits to `words`. Returns their count; beyond `most` the search ends early. `candidates` has
+// room for min(d, most + 64) numbers and a vector.
+template <class T>
+REGMAX_INLINE int64_t find_candidates(const T* x, int64_t d, T top, T cut, int64_t most, T* candidates,
+                                      uint64_t* words) {
+  const Vec<T> tops = splat(top), cuts = splat(cut);
+  int64_t i = d > marked_row ? d / 64 * 64 : 0;
+  int64_t count = i ? long_candidates<T>(x, d, tops, cuts, most, candidates, words) : 0;
+  words += i / 64;
+  for (; i + 64 <= d && count <= most; i += 64)
+    count += word_candidates<T>(x + i, 64, tops, cuts, candidates + count, words++);
+  if (i < d && count <= most)
+    count += word_candidates<T>(x + i, d - i, tops, cuts, candidates + count, words);
+  return count;
+}
+
+// Compacts the numbers at the bits of one word, of the `left` numbers at p; returns their count.
+template <class T>
+REGMAX_INLINE int compact_word(const T* p, int64_t left, uint64_t word, T* compacted) {
+  const int size = static_cast<int>(left < 64 ? left : 64);
+  int count = 0;
+  for (int c = 0; c < size; c += lanes<T>) {
+    count += append<T>(compacted + count, lanes_of<T>(word, c), load_left(p + c, left - c, T(0)));
+  }
+  return count;
+}
+
+// Expands values to the bits of one word, zeros elsewhere; returns how many it took.
+template <class T>
+REGMAX_INLINE int expand_word(const T* values, uint64_t word, int64_t left, T* y, bool streamed) {
+  const int size = static_cast<int>(left < 64 ? left : 64);
+  int count = 0;
+  for (int c = 0; c < size; c += lanes<T>) {
+    const uint32_t chosen = lanes_of<T>(word, c);
+    const Vec<T> expanded = expand(chosen, load(values + count));
+    left - c >= lanes<T> ? put<T>(y + c, expanded, streamed)
+                         : store_some<T>(y + c, static_cast<int>(left - c), expanded);
+    count += __builtin_popcount(chosen);
+  }
+  return count;
+}
+
+// Compacts the numbers at the bits of a row; `compacted` has room for a vector more. Returns their count.
+template <class T>
+inline int64_t compact_row(const T* x, const uint64_t* words, int64_t d, T* compacted) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < d; i += 64, ++words) {
+    if (*words) count += compact_word<T>(x + i, d - i, *words, compacted + count);
+  }
+  return count;
+}
+
+// Expands values to the bits of a row.
+template <class T>
+inline void expand_row(const T* values, const uint64_t* words, int64_t d, T* y, bool streamed = false) {
+  int64_t i = 0;
+  for (; i + 64 <= d; i += 64, ++words) {
+    if (d <= expanded_row || *words) {
+      values += expand_word<T>(values, *words, 64, y + i, streamed);
+    } else {
+      for (int c = 0; c < 64; c += lanes<T>) put<T>(y + i + c, Vec<T>{}, streamed);
+    }
+  }
+  if (i < d) expand_word<T>(values, *words, d - i, y + i, streamed);
+}
+
+}  // namespace regmax::REGMAX_ISA

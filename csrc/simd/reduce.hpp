@@ -1,0 +1,100 @@
+// Horizontal sums, and sums of arrays in double.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "simd/transpose.hpp"
+#include "simd/vector.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+// Lane i takes lane i + by, cyclically.
+template <int by>
+struct Rotated {
+  static constexpr int from(int i) { return (i + by) % lanes<double>; }
+};
+
+template <int by>
+REGMAX_INLINE Vec<double> rotated(Vec<double> v) {
+  return shuffle<Rotated<by>>(v, v, std::make_index_sequence<lanes<double>>());
+}
+
+inline double sum_lanes(Vec<double> v) {
+  if constexpr (lanes<double> > 4) v += rotated<4>(v);
+  if constexpr (lanes<double> > 2) v += rotated<2>(v);
+  return (v + rotated<1>(v))[0];
+}
+
+typedef float HalfVector __attribute__((vector_size(vector_bytes / 2)));
+
+// The two halves of a vector, in double, and the inverse.
+inline void widen(Vec<float> v, Vec<double>* wide) {
+  HalfVector halves[2];
+  std::memcpy(halves, &v, sizeof v);
+  for (int h = 0; h < 2; ++h) wide[h] = __builtin_convertvector(halves[h], Vec<double>);
+}
+
+inline Vec<float> narrow(const Vec<double>* wide) {
+  const HalfVector halves[2] = {__builtin_convertvector(wide[0], HalfVector),
+                                __builtin_convertvector(wide[1], HalfVector)};
+  Vec<float> v;
+  std::memcpy(&v, halves, sizeof v);
+  return v;
+}
+
+inline double sum_lanes(Vec<float> v) {
+  Vec<double> wide[2];
+  widen(v, wide);
+  return sum_lanes(wide[0] + wide[1]);
+}
+
+template <class T>
+inline T max_lanes(Vec<T> v) {
+  T top = v[0];
+  for (int i = 1; i < lanes<T>; ++i) top = v[i] > top ? v[i] : top;
+  return top;
+}
+
+// A compensated sum (Kahan), lane by lane.
+template <class T>
+struct LaneSum {
+  Vec<T> total{}, excess{};
+
+  REGMAX_INLINE void add(Vec<T> v) {
+    const Vec<T> corrected = v - excess, sum = total + corrected;
+    excess = sum - total - corrected;
+    total = sum;
+  }
+};
+
+inline double sum_of(const double* x, int64_t m) {
+  constexpr int w = lanes<double>;
+  Vec<double> a{}, b{}, c{}, d{};
+  int64_t i = 0;
+  for (; i + 4 * w <= m; i += 4 * w) {
+    a += load(x + i);
+    b += load(x + i + w);
+    c += load(x + i + 2 * w);
+    d += load(x + i + 3 * w);
+  }
+  for (; i < m; i += w) a += load_left(x + i, m - i, 0.0);
+  return sum_lanes((a + b) + (c + d));
+}
+
+inline double mean_of(const double* x, int64_t m) { return sum_of(x, m) / static_cast<double>(m); }
+
+// Sums of n terms over an array of m numbers: add(i, sums) adds the terms of the vector at i. Partial sums
+// run in T over stretches of 64 vectors, whose totals are added in double.
+template <class T, int n, class Add>
+REGMAX_INLINE void sum_terms(int64_t m, double (&totals)[n], const Add& add) {
+  constexpr int64_t stretch = 64 * lanes<T>;
+  for (int64_t begin = 0; begin < m; begin += stretch) {
+    Vec<T> sums[n] = {};
+    const int64_t end = m - begin < stretch ? m : begin + stretch;
+    for (int64_t i = begin; i < end; i += lanes<T>) add(i, sums);
+    for (int k = 0; k < n; ++k) totals[k] += sum_lanes(sums[k]);
+  }
+}
+
+}  // namespace regmax::REGMAX_ISA

@@ -1,0 +1,188 @@
+"""Duality gaps: how far weights y are at most from the optimum, from a dual point that is read off y.
+
+With P(y) = <x, y> - Omega(y), every dual point bounds max_Omega(x) from above, so D(dual point) - P(y) is at least the
+suboptimality max_Omega(x) - P(y). The dual points come from the optimality conditions at y: at the optimum the bound is
+tight, and no argmax is computed, so a wrong y shows even if this library made it. For NumPy arrays and tensors alike.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from regmax.arrays import framework, kept_first, namespace, ranks, sort_descending
+from regmax.regularizers import KernelRegularizer, Regularizer
+
+_ALMOST_ZERO = 1e-300
+
+
+def gap(omega: Regularizer, x: Any, y: Any, keep: Any, tolerance: float) -> Any:
+    """The gap of every row of x and y (..., d); deleted positions, where `keep` is False, have no part in it.
+
+    A strength of omega that is an array has size 1 along the last dimension. Rows of y that are not on the simplex, up
+    to `tolerance` in their sum, have an infinite gap; otherwise they are taken as divided by their sum.
+    """
+    xp = namespace(x)
+    if not x.shape[-1]:
+        return x.sum(-1)
+    some = keep.any(-1)[..., None]
+    total = y.sum(-1)[..., None]
+    off = abs(total - xp.where(some, 1.0, 0.0)) > tolerance
+    infeasible = (off | (y < 0) | (~keep & (y != 0))).any(-1)
+    y = xp.where(keep, y / xp.where(some, total, 1.0), 0.0)
+    # Scores are taken relative to the row's largest: the gap does not depend on it, its rounding does.
+    top = xp.amax(xp.where(keep, x, -float("inf")), -1)[..., None]
+    x = xp.where(keep, x - xp.where(some, top, 0.0), 0.0)
+    if isinstance(omega, KernelRegularizer):
+        omega = omega.exact
+        found = _dual(omega)(omega.theta, x, y, keep) + omega.value(y, keep) - (x * y).sum(-1)
+    else:
+        found = _frank_wolfe_gap(x - _gradient(omega, y), y, keep)
+    found = xp.where(some[..., 0], found, 0.0)
+    return xp.where(infeasible & (x == x).all(-1), float("inf"), found)
+
+
+def _dual(omega: KernelRegularizer) -> Callable[[Any, Any, Any, Any], Any]:
+    if omega.kernel not in _DUALS:
+        raise NotImplementedError(
+            f"`duality_gap` knows no dual of {type(omega).__name__}: add one to `regmax.duality`."
+        )
+    return _DUALS[omega.kernel]
+
+
+def _frank_wolfe_gap(slope: Any, y: Any, keep: Any) -> Any:
+    """max_i slope_i - <slope, y>, slope = x - grad Omega(y): Omega, being convex, lies above its tangent at y."""
+    xp = namespace(y)
+    best = xp.amax(xp.where(keep, slope, -float("inf")), -1)
+    return best - xp.where(y != 0, slope * y, 0.0).sum(-1)
+
+
+def _gradient(omega: Any, y: Any) -> Any:
+    """grad Omega(y); a value such as y log y has none at 0, and its limit is taken."""
+    xp = namespace(y)
+    gradient = omega.gradient(y)
+    undefined = (gradient != gradient) & (y == 0)
+    if not bool(undefined.any()):
+        return gradient
+    return xp.where(undefined, omega.gradient(xp.where(y == 0, _ALMOST_ZERO, y)), gradient)
+
+
+def _log_sum_exp(_: Any, x: Any, y: Any, keep: Any) -> Any:
+    """max_Omega itself, whose formula needs no y."""
+    xp = namespace(x)
+    return xp.log(xp.where(keep, xp.exp(x), 0.0).sum(-1))
+
+
+def _squared_norm(_: Any, x: Any, y: Any, keep: Any) -> Any:
+    return _squared_p_norm(2.0, x, y, keep)
+
+
+def _squared_p_norm(p: Any, x: Any, y: Any, keep: Any) -> Any:
+    """max over y >= 0 of <x - tau, y> - 1/2 ||y||_p^2 is 1/2 ||(x - tau)_+||_q^2, 1/p + 1/q = 1.
+
+    At the optimum x - tau is the gradient on the support, and <grad, y> = ||y||_p^2.
+    """
+    tau = (x * y).sum(-1, keepdims=True) - _norm(y, p) ** 2
+    return _above(tau, x, keep, p / (p - 1))
+
+
+def _above(tau: Any, w: Any, keep: Any, q: Any = 2.0) -> Any:
+    """tau + 1/2 ||(w - tau)_+||_q^2, for every tau a bound of max over the simplex of <w, y> - 1/2 ||y||_p^2."""
+    xp = namespace(w)
+    rest = xp.where(keep & ~(w <= tau), w - tau, 0.0)
+    half = (
+        0.5 * (rest * rest).sum(-1, keepdims=True)
+        if type(q) is float and q == 2
+        else 0.5 * _norm(rest, q) ** 2
+    )
+    return (tau + half)[..., 0]
+
+
+def _norm(y: Any, p: Any) -> Any:
+    """||y||_p of rows that are at least 0, scaled by the largest entry: powers such as 101 would underflow."""
+    xp = namespace(y)
+    top = xp.amax(y, -1)[..., None]
+    top = xp.where(top > 0, top, 1.0)
+    positive = y > 0
+    # Zeros are kept away from the power, whose derivative there may be infinite.
+    powers = xp.where(positive, xp.where(positive, y / top, 1.0) ** p, 0.0)
+    return top * powers.sum(-1, keepdims=True) ** (1 / p)
+
+
+def _fused_lasso(lam: Any, x: Any, y: Any, keep: Any) -> Any:
+    """lam TV(y) is the maximum of sum_i u_i (y_i - y_{i+1}) over |u_i| <= lam, so w_i = x_i - u_i + u_{i-1} bounds.
+
+    On the support w - tau = y, hence u_i = u_{i-1} + (x - tau - y)_i; at zeros u may be larger, and the smallest that
+    |u| <= lam allows meets what follows. Where the weights step, u is lam or -lam: it starts anew there, so that
+    errors do not add up over the row. Weights that are equal up to rounding make false steps: the lower bound counts.
+    """
+    xp = namespace(x)
+    x, y = kept_first(x, keep)[0], kept_first(y, keep)[0]
+    keep = kept_first(keep, keep)[0]
+    both = keep[..., 1:] & keep[..., :-1]
+    step = xp.where(both, y[..., :-1] - y[..., 1:], 0.0)
+    penalty = (lam * abs(step)).sum(-1, keepdims=True)
+    tau = (x * y).sum(-1, keepdims=True) - (y * y).sum(-1, keepdims=True) - penalty
+    bounds = [
+        _above(tau, x - _differences(_chain(x - tau - y, step, both, lam, anew)), keep)
+        for anew in (False, True)
+    ]
+    return xp.minimum(*bounds)
+
+
+def _chain(excess: Any, step: Any, both: Any, lam: Any, anew: bool) -> Any:
+    """u between neighbours, (..., d - 1): running sums of the excess, held in [-lam, lam]."""
+    xp = namespace(excess)
+    u, chain = xp.zeros_like(excess[..., :1]), []
+    lam = lam + xp.zeros_like(u)
+    for i in range(excess.shape[-1] - 1):
+        u = xp.clip(u + excess[..., i : i + 1], -lam, lam)
+        if anew:
+            here = step[..., i : i + 1]
+            u = xp.where(here == 0, u, lam * xp.sign(here))
+        u = xp.where(both[..., i : i + 1], u, 0.0)
+        chain.append(u)
+    return xp.concatenate(chain, -1) if chain else excess[..., :0]
+
+
+def _differences(u: Any) -> Any:
+    """u_i - u_{i-1}, with zeros at both ends."""
+    xp = namespace(u)
+    end = (
+        xp.zeros_like(u[..., :1])
+        if u.shape[-1]
+        else xp.zeros((*u.shape[:-1], 1), dtype=u.dtype, **_device(u))
+    )
+    return xp.concatenate([u, end], -1) - xp.concatenate([end, u], -1)
+
+
+def _device(x: Any) -> dict[str, Any]:
+    return {"device": x.device} if framework(x) == "torch" else {}
+
+
+def _oscar(lam: Any, x: Any, y: Any, keep: Any) -> Any:
+    """OSCAR is the maximum of <w, y> over the w whose k largest sum to at most lam ((d - 1) + ... + (d - k)), all k.
+
+    On the support x - tau - w = y. What rounding, or a y that is not optimal, puts outside is lowered until it fits.
+    """
+    xp = namespace(x)
+    d = (keep * xp.ones_like(y)).sum(-1, keepdims=True)  # not an integer, whose product with lam torch rounds
+    k = ranks(y)
+    inside = k <= d
+    weights = xp.where(inside, lam * (d - k), 0.0)
+    penalty = (weights * sort_descending(y)).sum(-1, keepdims=True)
+    tau = (x * y).sum(-1, keepdims=True) - (y * y).sum(-1, keepdims=True) - penalty
+    w = x - tau - y
+    largest = xp.where(inside, sort_descending(xp.where(keep, w, -float("inf"))), 0.0)
+    excess = xp.where(inside, (largest - weights).cumsum(-1) / k, -float("inf"))
+    over = xp.amax(excess, -1)[..., None]
+    # x - tau - w is y plus what w was lowered by; computed so, because low scores would cancel.
+    rest = xp.where(keep, y + xp.where(over <= 0, 0.0, over), 0.0)
+    return (tau + 0.5 * (rest * rest).sum(-1, keepdims=True))[..., 0]
+
+
+_DUALS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
+    "softmax": _log_sum_exp,
+    "sparsemax": _squared_norm,
+    "sqpnormmax": _squared_p_norm,
+    "fusedmax": _fused_lasso,
+    "oscarmax": _oscar,
+}

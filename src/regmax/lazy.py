@@ -1,0 +1,30 @@
+"""Names of a package that are imported when they are first used, and then kept."""
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def attributes(
+    package: str, places: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package.
+
+    Args:
+        package: its name.
+        places: the module in which each lazy name is found; the module itself if that is how the name ends.
+    """
+
+    def getattribute(name: str) -> Any:
+        if name not in places:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module = import_module(places[name])
+        value = module if places[name] == f"{package}.{name}" else getattr(module, name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def directory() -> list[str]:
+        return sorted(sys.modules[package].__all__)
+
+    return getattribute, directory

@@ -1,0 +1,82 @@
+"""The explorer's page of weights that `regmax.record_attention` recorded."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regmax.plots.examples import Example, Examples, View
+from regmax.plots.figures import array
+from regmax.plots.model import scores_of
+from regmax.plots.settings import Setting
+from regmax.plots.text import readable
+
+
+def record_examples(
+    record: Mapping[str, Any],
+    source: Sequence[str],
+    target: Sequence[str] | None = None,
+    *,
+    batch: int = 0,
+    call: int = -1,
+    title: str = "Recorded attention",
+) -> Examples:
+    """The weights of a record as examples for `write_explorer`: a view for every layer and head.
+
+    The page shows the recorded weights themselves at first: weights without zeros as softmax of their logarithms,
+    others as sparsemax, which maps weights to themselves.
+
+    Args:
+        record: what `regmax.record_attention` recorded.
+        source: the tokens that are attended to.
+        target: the tokens that attend; `source` if None.
+        batch: which sequence of the batch.
+        call: which call of each layer, the last by default.
+        title: the page's.
+
+    Returns:
+        Examples with the layers whose weights fit the tokens.
+
+    Example:
+        >>> import torch, regmax
+        >>> attend = torch.nn.ModuleDict({"attend": regmax.nn.MultiheadAttention(8, 2, batch_first=True)})
+        >>> x = torch.randn(1, 3, 8)
+        >>> with regmax.record_attention(attend) as record:
+        ...     _ = attend["attend"](x, x, x)
+        >>> [view.name for view in record_examples(record, ["a", "b", "c"]).examples[0].views]
+        ['attend, head 1', 'attend, head 2']
+    """
+    rows = tuple(readable(list(source if target is None else target)))
+    columns = tuple(readable(list(source)))
+    views = tuple(_views(record, (len(rows), len(columns)), rows, batch, call))
+    if not views:
+        shapes = {name: tuple(calls[call].shape) for name, calls in record.items()}
+        raise ValueError(
+            f"`record_examples(record, source, target)` needs as many tokens as the weights have keys and queries. "
+            f"Got {len(columns)} and {len(rows)} for {shapes}."
+        )
+    shown = views[0].mapping or Setting("sparsemax")
+    return Examples((Example(columns, views),), title=title, start=(shown, shown))
+
+
+def _views(
+    record: Mapping[str, Any], shape: tuple[int, int], target: tuple[str, ...], batch: int, call: int
+) -> Iterator[View]:
+    for name, calls in record.items():
+        y = array(calls[call])[batch]
+        heads = y.reshape(-1, *y.shape[-2:]) if y.ndim > 1 else y.reshape(1, 1, -1)
+        if heads.shape[1:] != shape:
+            continue  # attention between other sequences
+        for number, head in enumerate(heads, start=1):
+            scores, mapping = _scores(head)
+            yield View(f"{name}, head {number}" if len(heads) > 1 else name, target, scores, mapping)
+
+
+def _scores(y: NDArray[np.float64]) -> tuple[NDArray[np.float64], Setting]:
+    """Scores that a mapping takes back to y; positions that no row of a causal model sees are deleted."""
+    causal = y.shape[0] == y.shape[1] and not np.triu(y, 1).any()
+    seen = np.tril(np.ones(y.shape, bool)) if causal else np.ones(y.shape, bool)
+    if (y[seen] > 0).all():
+        return scores_of(y), Setting("softmax")
+    return np.where(seen, y, -np.inf), Setting("sparsemax")

@@ -1,0 +1,47 @@
+"""The sweep over random rows finds nothing wrong with the specification, and finds what is wrong with others."""
+
+from __future__ import annotations
+
+import exact
+import exact_sweep
+import numpy as np
+import pytest
+from exact_cases import Case
+
+from regmax.kernels import reference
+
+
+def by_reference(case: Case) -> np.ndarray:
+    return reference.argmax(case.kernel, case.x[None], case.keep[None], case.theta)
+
+
+def test_the_specification_has_no_fault() -> None:
+    rng = np.random.default_rng(2)
+    for case in (exact_sweep.draw(rng, longest=60) for _ in range(300)):
+        assert exact_sweep.judge(case, by_reference(case)) == []
+        if case.kernel in exact.RATIONAL:
+            scores = case.x[case.keep].astype(float).tolist()
+            expected = [float(weight) for weight in exact.solve(case.kernel, scores, case.theta)]
+            np.testing.assert_array_equal(case.weights[case.keep], expected)
+
+
+def test_faults_are_found() -> None:
+    rng = np.random.default_rng(3)
+    cases = [case for case in (exact_sweep.draw(rng, 60) for _ in range(200)) if case.kernel == "fusedmax"]
+    for case in cases:
+        y = by_reference(case)
+        largest = y.argmax()
+        y[0, largest] += 8 * np.spacing(y[0, largest])
+        assert "values" in exact_sweep.judge(case, y)
+    assert len(cases) > 20
+
+
+def test_the_sweep_counts_by_kernel_and_type(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(exact_sweep, "by_core", by_reference)
+    assert exact_sweep.main(["--rows", "20", "--longest", "9", "--only", "core"]) == 0
+    assert "20 rows, seed 0: 0 faults" in capsys.readouterr().out
+    monkeypatch.setattr(exact_sweep, "by_core", lambda case: 0 * by_reference(case))
+    assert exact_sweep.main(["--rows", "20", "--longest", "9", "--only", "core"]) == 1
+    assert "core sqpnormmax float64 values" in capsys.readouterr().out

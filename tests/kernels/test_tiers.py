@@ -1,0 +1,73 @@
+"""Every tier of the core, forced: adversarial rows, and agreement with the normal choice. The laws run on each too."""
+
+from __future__ import annotations
+
+import adversarial
+import numpy as np
+import pytest
+import torch
+from fronts import TIERS, forced_tier
+
+import regmax
+from regmax.kernels import native
+
+STRENGTHS = [("sparsemax", None), ("fusedmax", 0.1), ("oscarmax", 0.02), ("sqpnormmax", 1.5)]
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
+@pytest.mark.parametrize("tier", TIERS)
+def test_adversarial_rows_on_each_tier(tier: str, isa: str, capfd: pytest.CaptureFixture[str]) -> None:
+    usual = native.instruction_set()
+    try:
+        native.use_instruction_set(isa)
+    except ValueError:
+        pytest.skip("this machine does not have it")
+    try:
+        with forced_tier(tier):
+            assert not adversarial.run(rows=6_000, seed=300, seconds=120), capfd.readouterr().out
+    finally:
+        native.use_instruction_set(usual)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("d", [5, 33, 200, 700, 5000])
+@pytest.mark.parametrize(("kernel", "theta"), STRENGTHS)
+def test_the_tiers_agree(kernel: str, theta: float | None, d: int, dtype: type) -> None:
+    rng = np.random.default_rng(d)
+    scale = np.array([0.01, 0.3, 1.0, 5.0])[rng.integers(0, 4, size=(40, 1))]
+    x = (scale * rng.normal(size=(40, d))).astype(dtype)
+    v = rng.normal(size=x.shape).astype(dtype)
+    keep = rng.random(x.shape) < 0.9
+    tolerance = 2e-6 if dtype == np.float32 else 1e-13
+    for mask in (None, keep):
+        y = native.argmax(kernel, x, mask, theta)
+        product = native.jacobian_product(kernel, y, v, mask, theta)
+        for tier in TIERS:
+            with forced_tier(tier):
+                np.testing.assert_allclose(native.argmax(kernel, x, mask, theta), y, rtol=0, atol=tolerance)
+                # From the same weights: a tie may fall on either side of the support.
+                forced = native.jacobian_product(kernel, y, v, mask, theta)
+                np.testing.assert_allclose(forced, product, rtol=0, atol=20 * tolerance)
+
+
+@pytest.mark.parametrize("scale", [0.02, 1.0])
+@pytest.mark.parametrize("mapping", ["sparsemax", "fusedmax", "oscarmax", "sqpnormmax"])
+def test_attention_agrees_on_each_tier(mapping: str, scale: float) -> None:
+    torch.manual_seed(0)
+    q, k, v = (scale * torch.randn(2, 70, 16, dtype=torch.float64) for _ in range(3))
+
+    def gradients() -> list[torch.Tensor]:
+        leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+        out = regmax.attention(*leaves, mapping=mapping, is_causal=True)
+        return [out.detach(), *torch.autograd.grad(out.square().sum(), leaves)]
+
+    usual = gradients()
+    for tier in TIERS:
+        with forced_tier(tier):
+            for forced, expected in zip(gradients(), usual, strict=True):
+                torch.testing.assert_close(forced, expected, rtol=1e-9, atol=1e-11)
+
+
+def test_an_unknown_tier_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"`force_tier\(name\)` must be lanes, whole, scalar or None"):
+        native.force_tier("lane")
