@@ -56,14 +56,14 @@ def test_a_changed_state_is_noticed(path: Path) -> None:
 
 
 def test_a_checkpoint_without_a_state_is_refused(path: Path) -> None:
-    save_file({"model.a": torch.zeros(2)}, path, {"format": "regmax-experiment-1"})
+    save_file({"model.a": torch.zeros(2)}, path, {"format": checkpoints._FORMAT})
     refused(path, "is damaged: it has no state")
 
 
 @pytest.mark.parametrize("text", ["[1]", "3", "[" * 100_000])
 def test_a_state_that_is_no_object_is_refused(path: Path, text: str) -> None:
     tensors = {"model.a": torch.zeros(2)}
-    metadata = {"format": "regmax-experiment-1", "state": text}
+    metadata = {"format": checkpoints._FORMAT, "state": text}
     save_file(tensors, path, {**metadata, "checksum": checkpoints._checksum(tensors, text)})
     refused(path, "is damaged: its state is not a JSON object")
 
