@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 import regmax
+from regmax.files import write_atomically
 from regmax.timing import in_turns
 
 HEADS, HEAD = 8, 64
@@ -201,7 +202,7 @@ def main() -> None:
     rows = measure(**options)
     print("\n".join(lines(rows)))
     if path:
-        path.write_text(json.dumps(rows, indent=1) + "\n")
+        write_atomically(path, json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":

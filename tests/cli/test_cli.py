@@ -45,9 +45,9 @@ def test_demo_without_matplotlib_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert main(["demo", "--out", str(tmp_path)]) == 1
+    assert main(["demo", "--out", str(tmp_path)]) == 2
     assert capsys.readouterr().err == (
-        "regmax demo: a figure needs matplotlib: `pip install 'regmax[plots]'`.\n"
+        "regmax demo: a figure needs matplotlib: `pip install '.[plots]'` in the folder of regmax's sources.\n"
     )
 
 
@@ -57,17 +57,18 @@ def test_demo_without_torch_shows_the_sentence_and_says_what_to_install(
     for name in [name for name in sys.modules if name.startswith("regmax.experiments")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert main(["demo", "--out", str(tmp_path)]) == 1
+    assert main(["demo", "--out", str(tmp_path)]) == 2
     printed = capsys.readouterr()
     assert "lighthouse" in printed.out
     assert printed.err == (
-        "regmax demo: training needs torch: `pip install 'regmax[experiments]'`; `--quick` does without.\n"
+        "regmax demo: training needs torch: `pip install '.[experiments]'` in the folder of regmax's sources; "
+        "`--quick` does without.\n"
     )
 
 
 def test_demo_says_where_it_cannot_write(tmp_path: Path, capsys: Captured) -> None:
     (tmp_path / "file").write_text("")
-    assert main(["demo", "--out", str(tmp_path / "file")]) == 1
+    assert main(["demo", "--out", str(tmp_path / "file")]) == 2
     assert "regmax demo: " in capsys.readouterr().err
 
 

@@ -55,6 +55,19 @@ def test_a_changed_state_is_noticed(path: Path) -> None:
     refused(path, "is damaged: its checksum does not match")
 
 
+def test_a_checkpoint_without_a_state_is_refused(path: Path) -> None:
+    save_file({"model.a": torch.zeros(2)}, path, {"format": checkpoints._FORMAT})
+    refused(path, "is damaged: it has no state")
+
+
+@pytest.mark.parametrize("text", ["[1]", "3", "[" * 100_000])
+def test_a_state_that_is_no_object_is_refused(path: Path, text: str) -> None:
+    tensors = {"model.a": torch.zeros(2)}
+    metadata = {"format": checkpoints._FORMAT, "state": text}
+    save_file(tensors, path, {**metadata, "checksum": checkpoints._checksum(tensors, text)})
+    refused(path, "is damaged: its state is not a JSON object")
+
+
 def test_a_foreign_checkpoint_is_refused(path: Path) -> None:
     save_file({"weight": torch.zeros(2)}, path)
     refused(path, r"is not a checkpoint of `regmax train`")

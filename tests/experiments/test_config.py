@@ -58,7 +58,9 @@ def test_a_configuration_is_saved_and_loaded(tmp_path: Path) -> None:
     assert config.load(tmp_path / "config.json") == made
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"task": "translation", "preset": "small", "size": 3}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", "[" * 100_000, '{"task": "translation", "preset": "small", "size": 3}']
+)
 def test_a_file_that_is_no_configuration_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(ExperimentError, match=r"config.json is not the configuration of a run"):
@@ -70,6 +72,10 @@ def test_a_file_that_is_no_configuration_is_refused(text: str, tmp_path: Path) -
     [
         ({"epochs": 0}, "`epochs` must be positive. Got 0"),
         ({"gamma": -1.0}, "`gamma` must be positive. Got -1.0"),
+        ({"lam": -3.0}, "`lam` must be non-negative. Got -3.0"),
+        ({"lam": float("nan")}, "`lam` must be non-negative. Got nan"),
+        ({"dropout": 1.0}, r"`dropout` must be in \[0, 1\). Got 1.0"),
+        ({"epochs": "five"}, "`epochs` must be positive. Got 'five'"),
         ({"optimizer": "lion"}, "`optimizer` must be adam or sgd. Got 'lion'"),
         ({"anneal_begin": 0.9}, "must be shares of the steps, in this order"),
         ({"train": ("a", "b")}, "must be given together"),

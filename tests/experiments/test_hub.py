@@ -73,8 +73,11 @@ def test_a_missing_package_is_said_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    assert train(tmp_path) == 1
-    assert "`--hub` needs datasets: `pip install 'regmax[hub]'`. Or give files" in capsys.readouterr().err
+    assert train(tmp_path) == 2
+    assert (
+        "`--hub` needs datasets: `pip install '.[hub]'` in the folder of regmax's sources. Or give files"
+        in capsys.readouterr().err
+    )
     assert not list(tmp_path.iterdir())
 
 
@@ -84,9 +87,7 @@ def test_a_missing_network_is_said_at_once(
     package = types.ModuleType("datasets")
     package.load_dataset = None  # type: ignore[attr-defined]  # must not be reached
     monkeypatch.setitem(sys.modules, "datasets", package)
-    monkeypatch.setattr(
-        huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9"
-    )  # no server listens on this port
-    assert train(tmp_path) == 1
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")  # no server there
+    assert train(tmp_path) == 2
     assert "`--hub owner/pairs` cannot be read: [Errno 111] Connection refused" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

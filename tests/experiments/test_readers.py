@@ -126,6 +126,8 @@ def test_snli_takes_tokens_from_parses(write: Write) -> None:
     [
         ("{", r"a, line 2: not JSON"),
         ("[1]", r"a, line 2: not a JSON object"),
+        ("[" * 100_000, r"a, line 2: not JSON \(it is nested too deeply"),
+        (record(sentence2="\ud800"), r"a, line 2: the field sentence2 is missing or not a string"),
         ("{}", r"a, line 2: the field gold_label is missing or not a string"),
         (record("maybe"), r"a, line 2: gold_label must be one of .* Got 'maybe'"),
         (record(sentence2=" "), r"a, line 2: sentence2 has no words"),

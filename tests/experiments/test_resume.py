@@ -44,6 +44,26 @@ def stop_before(trainer: Trainer, step: int) -> None:
     trainer._step = step_or_stop  # type: ignore[method-assign]
 
 
+def test_a_run_without_a_checkpoint_says_that_it_starts_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs.create(tiny(), tmp_path / "run")
+    (tmp_path / "run" / ".last.safetensors.tmp").write_bytes(b"of a kill")
+    run.resume(tmp_path / "run", {})
+    said = f"{tmp_path / 'run'} has no last.safetensors yet: training starts from the beginning.\n"
+    assert said in capsys.readouterr().err
+    assert not list((tmp_path / "run").glob(".*"))
+    run.resume(tmp_path / "run", {})
+    assert "starts from the beginning" not in capsys.readouterr().err
+    (tmp_path / "run" / runs.LAST).unlink()
+    before = (tmp_path / "run" / runs.BEST).read_bytes()
+    with pytest.raises(
+        ExperimentError, match=r"cannot be resumed: it has a best.safetensors but no last.safetensors"
+    ):
+        run.resume(tmp_path / "run", {})
+    assert (tmp_path / "run" / runs.BEST).read_bytes() == before
+
+
 @pytest.mark.parametrize("task", ["translation", "entailment", "summarization"])
 def test_stopping_before_any_step_changes_nothing(task: str, tmp_path: Path) -> None:
     config = tiny(task)

@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 from regmax.cli import main
+from regmax.experiments.config import make
 from regmax.experiments.errors import ExperimentError
 from regmax.experiments.tables import FORMATS, Cell, find_runs, tables
+from regmax.experiments.tasks import Result
+from regmax.experiments.training import runs
 
 Captured = pytest.CaptureFixture[str]
 
@@ -53,8 +56,11 @@ def test_a_table_has_mean_deviation_and_the_best(folder: Path) -> None:
     )
     assert attention.rows[2][1] == (Cell(2.0, None),)
     assert alignment.rows[2][1] == (None,)
-    ratios = [cells[-1].mean for _, cells in speed.rows if cells[-1]]
-    assert ratios == pytest.approx([1.0, 0.95, 1.0])
+    assert speed.title == "translation, test, en to de: speed by wall clock"
+    assert speed.columns == (
+        "seconds per epoch",
+        "words per second",
+    )  # no ratio: runs are not measured in turns
 
 
 def test_every_format_shows_the_same_numbers(folder: Path) -> None:
@@ -113,16 +119,111 @@ def test_a_table_of_many_columns_fits_a_terminal_and_comma_separated_tables_have
     made = tables(find_runs([tmp_path]))
     lines = FORMATS["terminal"](made).splitlines()
     assert max(map(len, lines)) <= 120
-    assert "       length" in lines[lines.index("translation, test, en to de: attention") + 2]
+    assert (
+        "       length" in lines[lines.index("translation, test, en to de: attention on the reference") + 2]
+    )
     assert FORMATS["csv"](made).count("deviation") == 1
 
 
 def test_two_runs_of_one_seed_are_not_averaged(folder: Path) -> None:
     result(folder / "more", "softmax", 1)
     with pytest.raises(
-        ExperimentError, match=r"softmax-1 and .*softmax-1 are two runs of one mapping and seed"
+        ExperimentError, match=r"softmax-1 and .*softmax-1 are two runs of one configuration and seed"
     ):
         tables(find_runs([folder]))
+
+
+def configured(folder: Path, mapping: str, seed: int, score: float, **fields: Any) -> Path:
+    """A finished run with its configuration, as `regmax train` leaves it."""
+    config = make("translation", "small", {"mapping": mapping, "seed": seed, **fields})
+    name = f"{mapping}-{seed}-{len(list(folder.iterdir())) if folder.exists() else 0}"
+    made = folder / name
+    found = Result({"BLEU": score}, {"support": 2.0}, "the model's output")
+    runs.write_result(made, config, found, [{"seconds": 1.0, "words per second": 10.0}])
+    return made
+
+
+def test_a_sweep_has_a_row_for_each_configuration_and_averages_seeds_only(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        configured(tmp_path, "softmax", seed, 30.0 + seed)
+        for lam in (10.0, 0.1, 1.0):  # 0.1 is fusedmax's default
+            configured(tmp_path, "fusedmax", seed, 20.0 + lam + seed, lam=lam)
+    (scores,) = tables(find_runs([tmp_path]), ["scores"])
+    assert [(name, cells[0].mean) for name, cells in scores.rows if cells[0]] == [
+        ("softmax", 30.5),
+        ("fusedmax, lam=0.1", pytest.approx(20.6)),
+        ("fusedmax, lam=1", 21.5),
+        ("fusedmax, lam=10", 30.5),
+    ]
+    assert "fusedmax, lam=10" in FORMATS["terminal"]([scores])
+    assert "fusedmax, lam=10 & " in FORMATS["latex"]([scores])
+
+
+@pytest.mark.parametrize(
+    ("fields", "labels"),
+    [
+        ([{}, {"epochs": 9}], ["softmax, epochs=5", "softmax, epochs=9"]),
+        (
+            [{}, {"scaled": False, "epochs": 9}],
+            ["softmax, epochs=5, scaled=yes", "softmax, epochs=9, scaled=no"],
+        ),
+        ([{"save_every": 3}], ["softmax"]),
+        ([{"gamma": 2.0}], ["softmax, gamma=2"]),
+        ([{"mapping": "fusedmax"}, {"mapping": "oscarmax"}], ["fusedmax", "oscarmax"]),
+        ([{"mapping": "fusedmax"}, {"epochs": 9}], ["softmax, epochs=9", "fusedmax, epochs=5"]),
+        ([{"mapping": "sqpnormmax", "p": 1.25}], ["sqpnormmax, p=1.25"]),
+        ([{"mapping": "fusedmax", "anneal_from": 0.0}, {}], ["softmax", "fusedmax"]),
+        (
+            [{"mapping": "fusedmax", "anneal_from": 0.0}, {"mapping": "fusedmax"}],
+            ["fusedmax, anneal_from=0", "fusedmax, anneal_from=4"],
+        ),
+    ],
+)
+def test_rows_are_named_by_what_differs(
+    fields: list[dict[str, Any]], labels: list[str], tmp_path: Path
+) -> None:
+    for changes in fields:
+        configured(tmp_path, **{"mapping": "softmax", "seed": 0, "score": 1.0, **changes})
+    (scores,) = tables(find_runs([tmp_path]), ["scores"])
+    assert [name for name, _ in scores.rows] == labels
+
+
+def test_outputs_are_compared_by_a_paired_bootstrap(tmp_path: Path) -> None:
+    texts = [f"a b c d e f{i} g h i j k" for i in range(60)]
+    worse = [text if i % 2 else "x y z w v" for i, text in enumerate(texts)]
+    same = [*texts[:-1], "a b c d"]
+    for mapping, outputs in (("softmax", texts), ("sparsemax", worse), ("fusedmax", same)):
+        config = make("translation", "small", {"mapping": mapping})
+        found = Result({"BLEU": 1.0}, {}, outputs=outputs, references=[(text, text) for text in texts])
+        runs.write_result(tmp_path / mapping, config, found, [])
+    configured(tmp_path, "oscarmax", 0, 1.0)  # without outputs
+    (scores,) = tables(find_runs([tmp_path]), ["scores"])
+    assert scores.columns == ("BLEU", "p against softmax")
+    softmax, sparsemax, fusedmax, oscarmax = (cells[1] for _, cells in scores.rows)
+    assert softmax is None
+    assert oscarmax is None
+    assert sparsemax is not None
+    assert fusedmax is not None
+    assert sparsemax.mean < 0.01 < 0.05 < fusedmax.mean
+    assert f"{sparsemax.mean:.3f}" in FORMATS["markdown"]([scores])
+
+
+def test_the_attention_of_older_results_is_not_mixed_with_that_of_outputs(tmp_path: Path) -> None:
+    configured(tmp_path, "softmax", 0, 1.0)
+    result(tmp_path / "older", "fusedmax", 0, data=["generated"])
+    made = tables(find_runs([tmp_path]), ["attention"])
+    assert [(table.title.partition(": ")[2], [name for name, _ in table.rows]) for table in made[:2]] == [
+        ("attention on the model's output", ["softmax"]),
+        ("attention on the reference", ["fusedmax"]),
+    ]
+    assert made[2].title.endswith("alignment, the reference fed to the model")
+
+
+def test_a_run_of_which_the_configuration_is_unknown_is_not_averaged_with_others(tmp_path: Path) -> None:
+    configured(tmp_path, "softmax", 0, 1.0)
+    result(tmp_path / "older", "softmax", 1, data=["generated"])
+    (scores,) = tables(find_runs([tmp_path]), ["scores"])
+    assert [name for name, _ in scores.rows] == ["softmax", "softmax #2"]
 
 
 def test_folders_without_a_run_are_refused(tmp_path: Path) -> None:
@@ -152,11 +253,11 @@ def test_the_commands_train_evaluate_and_tabulate(tmp_path: Path, capsys: Captur
 
 
 def test_a_command_that_cannot_work_says_why_in_one_line(tmp_path: Path, capsys: Captured) -> None:
-    assert main(["train", "translation", "--mapping", "hardmax", "--out", str(tmp_path / "run")]) == 1
+    assert main(["train", "translation", "--mapping", "hardmax", "--out", str(tmp_path / "run")]) == 2
     names = "softmax, sparsemax, fusedmax, oscarmax, sqpnormmax"
     assert capsys.readouterr().err == f"regmax train: `mapping` must be one of {names}. Got 'hardmax'.\n"
-    assert main(["train", "translation", "--train", "a", "b", "--out", str(tmp_path / "run")]) == 1
+    assert main(["train", "translation", "--train", "a", "b", "--out", str(tmp_path / "run")]) == 2
     assert "`train`, `dev` and `test` must be given together" in capsys.readouterr().err
-    assert main(["evaluate", str(tmp_path)]) == 1
+    assert main(["evaluate", str(tmp_path)]) == 2
     assert "config.json is missing" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

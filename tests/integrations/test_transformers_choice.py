@@ -66,6 +66,17 @@ def test_the_check_raises_where_a_model_only_takes_the_name(build: Any) -> None:
         sparse.check(model, WORD_IDS)
 
 
+@pytest.mark.parametrize("build", [bloom, deberta, xlnet])
+def test_the_check_does_not_advise_what_a_model_ignores(build: Any) -> None:
+    sparse.register()
+    model = build()
+    model.set_attn_implementation("fusedmax")
+    with pytest.raises(
+        RuntimeError, match=r"attention of its own, which cannot be chosen: use another model\.$"
+    ):
+        sparse.check(model, WORD_IDS)
+
+
 def test_the_check_raises_where_another_implementation_is_chosen() -> None:
     model = MODELS["gpt2"]
     with pytest.raises(RuntimeError, match="does not use regmax: its `attn_implementation` is 'eager'"):

@@ -185,7 +185,23 @@ def test_heads_show_zeros_masks_and_their_share() -> None:
         attention_heads([WEIGHTS])
 
 
+def test_heads_of_a_batch_are_those_of_one_example() -> None:
+    y = np.stack(
+        [np.stack([WEIGHTS, 0 * WEIGHTS]), np.stack([0 * WEIGHTS, WEIGHTS])]
+    )  # (batch, heads, target, source)
+    with pytest.raises(
+        ValueError, match=r"draws one example of a batch\. Got 2: choose one, `example=0` say"
+    ):
+        attention_heads([y])
+    with pytest.raises(
+        ValueError, match=r"`attention_heads\(\.\.\., example=\.\.\.\)` must be in \[0, 2\)\. Got 2"
+    ):
+        attention_heads([y], example=2)
+    titles = [[axes.get_title() for axes in attention_heads([y], example=k).axes[:2]] for k in (0, 1)]
+    assert titles == [["33% zero", "100% zero"], ["100% zero", "33% zero"]]
+
+
 def test_without_matplotlib_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r"pip install 'regmax\[plots\]'"):
+    with pytest.raises(ImportError, match=r"pip install '\.\[plots\]'"):
         attention_heatmap(WEIGHTS, SOURCE, TARGET)

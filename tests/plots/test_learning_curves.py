@@ -85,7 +85,7 @@ def test_the_command_finds_runs_below_a_folder(
     out = tmp_path / "figures"
     assert main(["plot", "curves", str(above), "--out", str(out), "--format", "svg"]) == 0
     assert capsys.readouterr().out == f"{out / 'learning-curves.svg'}\n"
-    assert main(["plot", "curves", str(out), "--out", str(out)]) == 1
+    assert main(["plot", "curves", str(out), "--out", str(out)]) == 2
     assert "needs runs: no folder holds a history.json" in capsys.readouterr().err
-    assert main(["plot", str(above), str(above), "--out", str(out)]) == 1
+    assert main(["plot", str(above), str(above), "--out", str(out)]) == 2
     assert "several folders are for `regmax plot curves RUN ...`" in capsys.readouterr().err

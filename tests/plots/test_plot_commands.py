@@ -53,7 +53,7 @@ def test_explore_says_what_is_missing(
     arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["explore", *arguments]) == 1
+    assert main(["explore", *arguments]) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
@@ -62,8 +62,8 @@ def test_explore_without_transformers_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Captured
 ) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    assert main(["explore", "--model", str(tmp_path), "--text", "Hello."]) == 1
-    assert "pip install 'regmax[transformers]'" in capsys.readouterr().err
+    assert main(["explore", "--model", str(tmp_path), "--text", "Hello."]) == 2
+    assert "pip install '.[transformers]'" in capsys.readouterr().err
 
 
 def test_plot_remakes_the_papers_figures(tmp_path: Path, capsys: Captured) -> None:
@@ -79,11 +79,11 @@ def test_plot_draws_the_chosen_sentences(file: Path, tmp_path: Path, capsys: Cap
         == 0
     )
     assert capsys.readouterr().out == f"{tmp_path / 'attention-2.pdf'}\n"
-    assert main(["plot", str(file), "--example", "3", "--out", str(tmp_path)]) == 1
+    assert main(["plot", str(file), "--example", "3", "--out", str(tmp_path)]) == 2
     assert "--example must be from 1 to 2. Got 3." in capsys.readouterr().err
 
 
 def test_plot_refuses_what_is_no_such_file(file: Path, tmp_path: Path, capsys: Captured) -> None:
     file.write_text("[]")
-    assert main(["plot", str(file), "--out", str(tmp_path)]) == 1
+    assert main(["plot", str(file), "--out", str(tmp_path)]) == 2
     assert "`examples` is empty" in capsys.readouterr().err

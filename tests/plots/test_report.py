@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from browser import Page
 
 from regmax.cli import main
-from regmax.plots import FormatError, Setting, run_examples, write_report
+from regmax.plots import FormatError, Setting, run_examples, write_explorer, write_report
 
 EXAMPLE = {
     "source": ["a", "<b>"],
@@ -32,6 +33,7 @@ class Cell:
     mean: float
     deviation: float | None
     best: bool
+    digits: int = 2
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def test_runs_on_the_same_sentence_are_views_of_one_example(run: Callable[..., P
     folders = [run("softmax"), run("fusedmax", target=["d", "e"], scores=[[1, 2], [3, 4]])]
     examples = run_examples(folders)
     (example,) = examples.examples
-    assert example.note == "gold"
+    assert example.note == "reference: gold"
     assert [view.name for view in example.views] == ["softmax", "fusedmax, λ = 0.2"]
     assert [view.target for view in example.views] == [("c",), ("d", "e")]
     assert [setting.mapping for setting in examples.start] == ["softmax", "fusedmax"]
@@ -77,15 +79,94 @@ def test_runs_of_one_mapping_are_told_apart_by_their_seed(run: Callable[..., Pat
     assert [view.name for view in example.views] == ["softmax, seed 3", "softmax, seed 4"]
 
 
-def test_measured_speeds_take_the_place_of_the_epochs_own(run: Callable[..., Path], tmp_path: Path) -> None:
+ENTAILMENT = [
+    {
+        "source": ["a", "man"],
+        "target": [hypothesis],
+        "name": f"{hypothesis} ← a man",
+        "reference": gold,
+        "scores": [[1, 2]],
+    }
+    for hypothesis, gold in (("someone", "entailment"), ("a dog", "contradiction"), ("he sings", "neutral"))
+]
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_pairs_that_share_a_premise_are_examples_of_their_own(
+    older: bool, run: Callable[..., Path], tmp_path: Path
+) -> None:
+    folders = [run("softmax"), run("fusedmax")]
+    said = {"softmax": ["entailment", "neutral", "neutral"], "fusedmax": ["neutral"] * 3}
+    for folder in folders:
+        labels = said[folder.name.partition("-")[0]]
+        listed = [{**example, "output": label} for example, label in zip(ENTAILMENT, labels, strict=True)]
+        if older:  # as it was written before
+            for example in listed:
+                example["reference"] = f"{example.pop('output')} (gold: {example['reference']})"
+                del example["name"]
+        (folder / "examples.json").write_text(json.dumps(listed))
+    examples = run_examples(folders).examples
+    assert [example.title for example in examples] == ["someone ← a man", "a dog ← a man", "he sings ← a man"]
+    assert [example.note for example in examples] == [
+        "reference: entailment",
+        "reference: contradiction",
+        "reference: neutral",
+    ]
+    assert [view.name for view in examples[0].views] == ["softmax: entailment", "fusedmax, λ = 0.2: neutral"]
+    assert [view.target for view in examples[2].views] == [("he sings",), ("he sings",)]
+
+
+def test_a_sentence_that_occurs_twice_has_two_entries_that_differ(
+    run: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = run("softmax")
+    (folder / "examples.json").write_text(json.dumps([EXAMPLE, {**EXAMPLE, "target": ["d"]}]))
+    examples = run_examples([folder, folder])
+    assert [[view.target for view in example.views] for example in examples.examples] == [
+        [("c",), ("c",)],
+        [("d",), ("d",)],
+    ]
+    page = write_explorer(examples, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert '"name":"a \\u003cb\\u003e","note"' in page
+    assert '"name":"a \\u003cb\\u003e (2)","note"' in page
+
+
+def test_the_title_of_a_runs_picture_names_its_mapping_once(run: Callable[..., Path]) -> None:
+    from regmax.cli.plot import _panels
+
+    (example,) = run_examples([run("softmax"), run("fusedmax")]).examples
+    figure = _panels(example, [])
+    assert [axes.get_title() for axes in figure.axes[:2]] == ["softmax", "fusedmax, λ = 0.2"]
+
+
+def test_runs_that_differ_in_another_field_have_names_that_differ(
+    run: Callable[..., Path], tmp_path: Path
+) -> None:
+    folders = [run("softmax"), tmp_path / "longer"]
+    shutil.copytree(*folders)
+    (example,) = run_examples(folders).examples
+    assert [view.name for view in example.views] == ["softmax, seed 0, softmax-0", "softmax, seed 0, longer"]
+    page = write_report(folders, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page.count("<polyline") == 2  # a curve of dev loss for each
+
+
+def test_the_escapes_of_moses_are_undone_in_the_reference(run: Callable[..., Path]) -> None:
+    (example,) = run_examples([run("softmax", reference="l&apos; ami &amp; moi")]).examples
+    assert example.note == "reference: l' ami & moi"
+
+
+def test_only_speeds_that_were_measured_in_turns_are_shown(run: Callable[..., Path], tmp_path: Path) -> None:
     speeds = {"softmax": 1.0, "fusedmax": 0.96}
     path = write_report([run("softmax"), run("fusedmax")], tmp_path / "report.html", speeds=speeds)
     page = path.read_text(encoding="utf-8")
     assert ">0.96</text>" in page
-    assert ">0.75</text>" not in page
+    plain = write_report([run("sparsemax"), run("softmax", 1)], tmp_path / "plain.html").read_text(
+        encoding="utf-8"
+    )
+    assert "relative to softmax" not in plain  # the epochs' wall clock says what else the machine was doing
 
 
-def test_the_report_has_tables_curves_speeds_and_the_explorer(
+def test_the_report_has_tables_curves_and_the_explorer(
     run: Callable[..., Path], tmp_path: Path, tab: Callable[..., Page]
 ) -> None:
     rows = (
@@ -102,10 +183,9 @@ def test_the_report_has_tables_curves_speeds_and_the_explorer(
     assert cells == [["softmax", "61.50", "—"], ["fusedmax", "66.25 ± 0.50", "2,000"]]
     assert page.evaluate("document.querySelector('.report strong').textContent") == "66.25 ± 0.50"
     assert page.evaluate("document.querySelectorAll('.charts polyline').length") == 2
-    speeds = page.evaluate(
-        "[...document.querySelectorAll('.charts svg:last-child text')].map((text) => text.textContent)"
-    )
-    assert speeds[1:] == ["softmax", "1.00", "fusedmax", "0.75"]
+    assert (
+        page.evaluate("document.querySelectorAll('.charts rect').length") == 0
+    )  # no speeds: not measured in turns
     shown = [
         page.evaluate(f"document.getElementById('{side}-0-0').dataset.weight") for side in ("left", "right")
     ]
@@ -130,7 +210,7 @@ def test_a_folder_that_is_no_run_is_refused(
     (folder / file).unlink() if text is None else (folder / file).write_text(text)
     with pytest.raises(FormatError, match=re.escape(message)):
         run_examples([folder])
-    assert main(["explore", "--run", str(folder)]) == 1
+    assert main(["explore", "--run", str(folder)]) == 2
     assert message in capsys.readouterr().err
 
 
@@ -139,7 +219,7 @@ def test_the_command_writes_the_report(
 ) -> None:
     folder, out = run("fusedmax"), tmp_path / "report.html"
     arguments = ["explore", "--run", str(folder), "--report", "--out", str(out)]
-    assert main(arguments) == 1
+    assert main(arguments) == 2
     assert "holds no finished run: result.json is missing" in capsys.readouterr().err
     speed = {"seconds per epoch": 1.0, "words per second": 150.0}
     result = {
@@ -152,7 +232,7 @@ def test_the_command_writes_the_report(
     (folder / "result.json").write_text(json.dumps({**result, "mapping": "fusedmax", "seed": 0}))
     assert main(arguments) == 0
     assert "<td>12.50</td>" in out.read_text(encoding="utf-8")
-    assert main(["explore", "--report"]) == 1
+    assert main(["explore", "--report"]) == 2
     assert "--report needs runs to report on" in capsys.readouterr().err
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 
+import numpy as np
 import pytest
 
-from regmax.plots import text
+from regmax.plots import Panel, attention_heatmap, attention_panels, parse_examples, text
 
 
 @pytest.mark.parametrize(
@@ -18,6 +20,13 @@ from regmax.plots import text
         (["lo@@", "w@@", "er", "end"], ["lo", "‿w", "‿er", "end"]),
         (["a", "#", "b@", "<s>"], ["a", "#", "b@", "<s>"]),
         (["<s>", "▁a"], ["<s>", "a"]),
+        (
+            ["l&apos;", "d&apos;or", "&quot;", "a&#124;b", "</s>", "[SEP]"],
+            ["l'", "d'or", '"', "a|b", "</s>", "[SEP]"],
+        ),
+        (["R&amp;D", "&amp;lt;"], ["R&D", "&lt;"]),
+        (["R&D", "&amp;"], ["R&D", "&amp;"]),
+        (["<b>bold", "&lt;"], ["<b>bold", "&lt;"]),
     ],
 )
 def test_subword_marks_are_read(tokens: list[str], shown: list[str]) -> None:
@@ -43,3 +52,19 @@ def test_fonts_cover_what_they_can_and_say_what_is_missing() -> None:
         text.MissingGlyphWarning, match=r"has '\\U000e0fff'"
     ):  # a letter that no font will ever have
         assert text.fonts_for(["\U000e0fff"]) == ["DejaVu Sans"]
+
+
+def test_a_letter_that_no_font_has_is_a_box_and_one_warning(recwarn: pytest.WarningsRecorder) -> None:
+    source, target = ["\U000e0ffe", "a\U000e0ffd"], ["\U000e0ffc"] * 3
+    figure = attention_panels([Panel(np.full((3, 2), 0.5), target, "\U000e0ffe")] * 4, source)
+    figure.savefig(io.BytesIO())
+    assert [warning.category for warning in recwarn] == [text.MissingGlyphWarning]
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["□", "a□"]
+
+
+def test_moses_escapes_are_undone_in_pictures_and_pages() -> None:
+    one = {"source": ["l&apos;", "ami"], "target": ["friend"], "scores": [[0.0, 1.0]]}
+    examples = parse_examples([one])
+    assert examples.examples[0].source == ("l'", "ami")
+    figure = attention_heatmap([[0.5, 0.5]], ["l&apos;", "ami"], ["friend"])
+    assert figure.axes[0].get_xticklabels()[0].get_text() == "l'"

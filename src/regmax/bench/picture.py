@@ -14,6 +14,7 @@ from regmax.bench.growth import WORST, Growth, fits
 from regmax.bench.measure import Result
 from regmax.bench.report import Report
 from regmax.plots.colours import LINES
+from regmax.plots.figures import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,9 +53,7 @@ def draw(report: Report, folder: Path) -> Iterator[Path]:
 
 
 def _save(figure: Figure, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    return path
+    return save_figure(figure, path, dpi=150)
 
 
 def ratios(results: Sequence[Result], run: str) -> Figure:

@@ -10,6 +10,7 @@ from regmax.bench.cases import SCORES
 from regmax.bench.contestants import REFERENCE
 from regmax.bench.growth import Fit, Growth, fits
 from regmax.bench.measure import Result
+from regmax.files import write_atomically
 from regmax.timing import FEWEST
 
 FORMAT = 1  # of the JSON
@@ -66,8 +67,7 @@ class Report:
         judged = [asdict(verdict) | {"met": verdict.is_met} for verdict in verdicts]
         grown = [asdict(fit) | {"met": fit.is_met} for fit in fits(self.growth)]
         record = {"format": FORMAT, **asdict(self), "bars": judged, "growth fits": grown}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+        write_atomically(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> "Report":

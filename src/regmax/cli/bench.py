@@ -1,13 +1,15 @@
 """`regmax bench`: every mapping against `torch.softmax`, and how time grows with the length of the rows."""
 
-import argparse
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from regmax.cli.errors import CommandError
+from regmax.cli.experiments import packages
+from regmax.cli.parser import Parser, positive
+from regmax.extras import how_to_install
 from regmax.mappings import MAPPINGS
 
 if TYPE_CHECKING:
@@ -28,12 +30,10 @@ def run(arguments: Sequence[str], attention: Attention | None = None, bars: "Bar
 
     The repository's benchmarks/run.py adds whole attention calls, and the bars that results are judged by.
     """
-    options = _parser().parse_args(arguments)
-    try:
+    options = parser().parse(arguments)
+    with packages("torch"):
         from regmax.bench import machine
         from regmax.bench.report import Report
-    except ModuleNotFoundError as error:
-        raise CommandError(f"{error.name} is missing: `pip install 'regmax[torch]'`.") from error
     settings = {"quick": options.quick, "threads": options.threads, "mappings": options.mappings}
     report = Report(machine.describe(), settings)
     try:
@@ -53,7 +53,7 @@ def _finish(report: "Report", folder: Path, bars: "Bars | None") -> None:
     _draw(report, folder)
 
 
-def _measure(report: "Report", options: argparse.Namespace, attention: Attention | None) -> None:
+def _measure(report: "Report", options: Namespace, attention: Attention | None) -> None:
     from regmax import bench
     from regmax.bench.growth import ROWS
 
@@ -78,7 +78,7 @@ def _draw(report: "Report", folder: Path) -> None:
     try:
         from regmax.bench import picture
     except ModuleNotFoundError as error:
-        print(f"No pictures: {error.name} is missing, `pip install 'regmax[plots]'`.")
+        print(f"No pictures: {error.name} is missing, {how_to_install('plots')}.")
         return
     for path in picture.draw(report, folder):
         print(path)
@@ -98,18 +98,21 @@ def _progress(items: Sequence[Item], label: Callable[[Item], str]) -> Iterable[I
         print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> Parser:
+    """The options of the command."""
+    made = Parser(
         prog="regmax bench",
         description="Time every mapping against torch.softmax, on the same scores, in turns.",
     )
     where = "the folder of the JSON and the pictures (%(default)s)"
-    parser.add_argument("--quick", action="store_true", help="under a minute: fewer cases, fewer turns")
-    parser.add_argument("--out", type=Path, default=Path("regmax-bench"), metavar="FOLDER", help=where)
-    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], metavar="N", help="how many (1 2)")
+    made.add_argument("--quick", action="store_true", help="under a minute: fewer cases, fewer turns")
+    made.add_argument("--out", type=Path, default=Path("regmax-bench"), metavar="FOLDER", help=where)
+    made.add_argument(
+        "--threads", nargs="+", type=positive, default=[1, 2], metavar="N", help="numbers of threads (1 2)"
+    )
     for option, choices in (("--mappings", TIMED), ("--scores", SCORES), ("--parts", PARTS)):
         which = f"some of {', '.join(choices)} (all)"
-        parser.add_argument(
+        made.add_argument(
             option, nargs="+", choices=choices, default=list(choices), metavar="NAME", help=which
         )
-    return parser
+    return made

@@ -1,14 +1,17 @@
 """The entry point: lists the commands and imports only the requested one."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from regmax.cli.errors import CommandError
+from regmax.cli.encoding import accept_every_letter
+from regmax.cli.errors import CommandError, InterruptError
+from regmax.cli.parser import Parser
 from regmax.versions import __version__
 
-# Each command is the module of its name in this folder, with a function `run(arguments) -> exit code`.
+# Each command is the module of its name in this folder, with functions `parser()` and `run(arguments) -> exit code`.
 COMMANDS = {
     "demo": "one sentence under every mapping, then a model trained with each: tables and a report",
     "plot": "draw the paper's figures, learning curves, or heat maps of sentences with their scores",
@@ -18,28 +21,51 @@ COMMANDS = {
     "table": "print finished runs as the paper's tables",
     "bench": "time every mapping against torch.softmax: tables, JSON and pictures",
 }
+_EXAMPLES = """\
+examples:
+  regmax demo --quick
+  regmax train translation --mapping fusedmax
+  regmax explore --json scores.json
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `regmax COMMAND ...` and return the exit code: 0 done, 1 failed, 2 asked wrongly."""
-    options = _parser().parse_args(argv)
-    command = import_module(f"regmax.cli.{options.command}")
+    """Run `regmax COMMAND ...` and return the exit code: 0 done, 2 failed, 130 interrupted."""
+    accept_every_letter()
+    top = parser()
+    argv = sys.argv[1:] if argv is None else argv
+    if not argv:
+        top.print_help()
+        return 0
+    options = top.parse_args(argv)
     try:
-        return int(command.run(options.arguments))
+        code = int(import_module(f"regmax.cli.{options.command}").run(options.arguments))
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return _fail(options.command, InterruptError("interrupted."))
+    except BrokenPipeError:
+        # The reader, `head` say, has seen enough. Python must not flush into the closed pipe on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (CommandError, OSError) as error:
-        print(f"regmax {options.command}: {error}", file=sys.stderr)
-        return 1
+        return _fail(options.command, error)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _fail(command: str, error: Exception) -> int:
+    print(f"regmax {command}: {' '.join(str(error).split())}", file=sys.stderr)
+    return error.code if isinstance(error, CommandError) else CommandError.code
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of `regmax` itself."""
     listing = "\n".join(f"  {name:<10} {summary}" for name, summary in COMMANDS.items())
-    parser = argparse.ArgumentParser(
+    made = Parser(
         prog="regmax",
         description="Attention weights that are exactly zero, contiguous or clustered.",
-        epilog=f"commands:\n{listing}\n\n`regmax COMMAND --help` describes a command.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"commands:\n{listing}\n\n{_EXAMPLES}\n`regmax COMMAND --help` describes a command.",
     )
-    parser.add_argument("--version", action="version", version=f"regmax {__version__}")
-    parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help="one of the commands below")
-    parser.add_argument("arguments", metavar="...", nargs=argparse.REMAINDER, help="its own arguments")
-    return parser
+    made.add_argument("--version", action="version", version=f"regmax {__version__}")
+    made.add_argument("command", metavar="COMMAND", choices=COMMANDS, help="one of the commands below")
+    made.add_argument("arguments", metavar="...", nargs=argparse.REMAINDER, help="its own arguments")
+    return made

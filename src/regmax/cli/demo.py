@@ -1,6 +1,5 @@
 """`regmax demo`: the weights of one sentence under each mapping, and a model trained with each."""
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -9,8 +8,11 @@ import numpy as np
 
 import regmax
 from regmax.cli import picture, terminal
-from regmax.cli.errors import CommandError
+from regmax.cli.errors import CommandError, InterruptError
+from regmax.cli.experiments import one_line_errors
+from regmax.cli.parser import Parser
 from regmax.cli.structure import Row
+from regmax.extras import how_to_install
 from regmax.mappings import MAPPINGS, at
 from regmax.regularizers import KernelRegularizer
 
@@ -25,7 +27,7 @@ STRENGTHS = {"oscarmax": 0.03}  # the others are at their defaults
 
 def run(arguments: Sequence[str]) -> int:
     """Print the table, train, and print the report's path last; with `--quick`, only the table and its picture."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse(arguments)
     rows = [row(name, omega) for name, omega in at(STRENGTHS).items()]
     terminal.show(SENTENCE.split(), SCORES, rows)
     path = options.out / "mappings.png"
@@ -53,25 +55,24 @@ def _parameter(omega: KernelRegularizer) -> str:
 def _train(out: Path) -> Path:
     try:
         from regmax.experiments import demo
-        from regmax.experiments.errors import ExperimentError
     except ModuleNotFoundError as error:
         raise CommandError(
-            f"training needs {error.name}: `pip install 'regmax[experiments]'`; `--quick` does without."
+            f"training needs {error.name}: {how_to_install('experiments')}; `--quick` does without."
         ) from None
-    try:
-        return demo.run(out)
-    except ExperimentError as error:
-        raise CommandError(str(error)) from None
-    except KeyboardInterrupt:
-        raise CommandError("interrupted; the same command goes on from here.") from None
+    with one_line_errors():
+        try:
+            return demo.run(out)
+        except KeyboardInterrupt:
+            raise InterruptError("interrupted; the same command goes on from here.") from None
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> Parser:
+    """The options of the command."""
+    made = Parser(
         prog="regmax demo",
         description="One sentence under every mapping; then a small translation model trained with each, and a report.",
     )
-    parser.add_argument("--quick", action="store_true", help="the sentence alone, without training")
+    made.add_argument("--quick", action="store_true", help="only the sentence, without training")
     where = "the folder for the picture, the runs and the report (%(default)s)"
-    parser.add_argument("--out", type=Path, default=Path("regmax-demo"), metavar="FOLDER", help=where)
-    return parser
+    made.add_argument("--out", type=Path, default=Path("regmax-demo"), metavar="FOLDER", help=where)
+    return made

@@ -1,42 +1,54 @@
 """`regmax evaluate`: the best model of a run, on its test set or on other files."""
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from regmax.cli.errors import CommandError
+from regmax.cli.experiments import one_line_errors, packages, print_result
+from regmax.cli.parser import Parser, positive
+
+_ABOUT = """\
+Test the best model of a run, and write the result where `regmax table` finds it.
+The run itself stays as it is."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print the scores; the run is not changed."""
-    options = _parser().parse_args(arguments)
-    try:
+    """Print the scores, and the folder of the result last."""
+    options = parser().parse(arguments)
+    with packages():
         from regmax.experiments import run as runs
-        from regmax.experiments.errors import ExperimentError
-    except ModuleNotFoundError as error:
-        raise CommandError(f"{error.name} is missing: `pip install 'regmax[experiments]'`.") from error
-    try:
-        result = runs.evaluate(options.run, test=options.test, masks=options.masks, beam=options.beam)
-    except ExperimentError as error:
-        raise CommandError(str(error)) from error
+    with one_line_errors():
+        result, folder = runs.evaluate(
+            options.run, test=options.test, masks=options.masks, beam=options.beam, out=options.out
+        )
+    if result.complaint:
+        print(f"regmax evaluate: warning: {result.complaint}", file=sys.stderr)
     if options.json:
-        record = {"scores": result.scores, "attention": result.attention, "signature": result.signature}
+        record = {
+            "scores": result.scores,
+            "attention": result.attention,
+            "attention_on": result.attention_on,
+            "signature": result.signature,
+            "folder": str(folder),
+        }
         sys.stdout.write(json.dumps(record, indent=1) + "\n")
         return 0
-    for name, value in (result.scores | result.attention).items():
-        sys.stdout.write(f"{name:<28}{value:12.2f}\n")
-    sys.stdout.write(f"{result.signature}\n")
+    print_result(result.scores, result.attention, result.attention_on)
+    sys.stdout.write(f"{result.signature}\n{folder}\n")
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="regmax evaluate", description="Test the best model of a run.")
-    parser.add_argument("run", type=Path, metavar="RUN", help="the folder of a run")
+def parser() -> Parser:
+    """The options of the command."""
+    made = Parser(prog="regmax evaluate", description=_ABOUT)
+    made.add_argument("run", type=Path, metavar="RUN", help="the folder of a run")
     files = "a source and its references, or a JSON-lines file (the run's own test set)"
-    parser.add_argument("--test", nargs="+", default=(), metavar="FILE", help=files)
-    parser.add_argument("--masks", default="", metavar="FILE", help="keep-masks of these sources")
-    parser.add_argument("--beam", type=int, default=0, help="hypotheses kept in the search (the run's own)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    return parser
+    made.add_argument("--test", nargs="+", default=(), metavar="FILE", help=files)
+    made.add_argument("--masks", default="", metavar="FILE", help="keep-masks of these sources (none)")
+    beam = "hypotheses kept in the search (the run's own)"
+    made.add_argument("--beam", type=positive, metavar="N", help=beam)
+    where = "the folder of the result (RUN/evaluations/NAME)"
+    made.add_argument("--out", type=Path, metavar="FOLDER", help=where)
+    made.add_argument("--json", action="store_true", help="print JSON")
+    return made

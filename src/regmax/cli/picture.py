@@ -8,7 +8,7 @@ import numpy as np
 
 from regmax.cli.structure import Row, Weights
 from regmax.plots import Setting, attention_heatmap
-from regmax.plots.figures import new_figure
+from regmax.plots.figures import new_figure, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,8 +27,7 @@ def draw(words: Sequence[str], x: Weights, rows: Sequence[Row], path: Path) -> N
         annotate=True,
         ax=weights,
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path, dpi=150)
 
 
 def _draw_scores(axes: "Axes", x: Weights) -> None:

@@ -1,13 +1,15 @@
 """`regmax plot`: the paper's figures, learning curves, and heat maps of sentences with their scores."""
 
-import argparse
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regmax import plots
 from regmax.cli.errors import CommandError
+from regmax.cli.parser import Parser, positive
 from regmax.mappings import MAPPINGS
+from regmax.plots.figures import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,19 +26,18 @@ examples:
 
 def run(arguments: Sequence[str]) -> int:
     """Write the figures and print their paths."""
-    options = _parser().parse_args(arguments)
-    options.out.mkdir(parents=True, exist_ok=True)
+    options = parser().parse(arguments)
     try:
         for name, figure in _figures(options):
             path = options.out / f"{name}.{options.format}"
-            figure.savefig(path, dpi=200)
+            save_figure(figure, path, dpi=200)
             print(path)
     except (ValueError, ImportError) as error:
         raise CommandError(str(error)) from None
     return 0
 
 
-def _figures(options: argparse.Namespace) -> "Iterator[tuple[str, Figure]]":
+def _figures(options: Namespace) -> "Iterator[tuple[str, Figure]]":
     if options.source == "curves":
         yield "learning-curves", plots.learning_curves(_runs(options.runs), score=options.score)
     elif options.runs:
@@ -56,7 +57,7 @@ def _runs(folders: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _heat_maps(options: argparse.Namespace) -> "Iterator[tuple[str, Figure]]":
+def _heat_maps(options: Namespace) -> "Iterator[tuple[str, Figure]]":
     settings = [plots.Setting.parse(text) for text in options.mapping or MAPPINGS]
     path = Path(options.source)
     examples = (plots.run_examples([path]) if path.is_dir() else plots.read_examples(path)).examples
@@ -83,29 +84,33 @@ def _panels(example: plots.Example, settings: Sequence[plots.Setting]) -> "Figur
 
 
 def _title(view: plots.View, setting: plots.Setting, views: int) -> str:
+    if view.name.startswith(setting.label):  # a run, which is named by its mapping
+        return view.name
     return setting.label if views == 1 else f"{view.name}: {setting.label}"
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> Parser:
+    """The options of the command."""
+    made = Parser(
         prog="regmax plot",
         description="Draw attention weights, or the paper's figures.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     what = "`figures`, `curves`, the folder of a run, or a JSON file of scores (docs/explorer-format.md)"
-    parser.add_argument("source", metavar="WHAT", help=what)
+    made.add_argument("source", metavar="WHAT", help=what)
     runs = "for `curves`: folders of runs, or folders above them"
-    parser.add_argument("runs", type=Path, nargs="*", metavar="RUN", help=runs)
+    made.add_argument("runs", type=Path, nargs="*", metavar="RUN", help=runs)
     score = (
         "for `curves`: what to draw, by its name in history.json, e.g. 'dev loss' (BLEU, ROUGE-1 or accuracy)"
     )
-    parser.add_argument("--score", metavar="NAME", help=score)
+    made.add_argument("--score", metavar="NAME", help=score)
     number = "which sentence, counted from 1; may be repeated (all)"
-    parser.add_argument("--example", type=int, action="append", metavar="N", help=number)
+    made.add_argument("--example", type=positive, action="append", metavar="N", help=number)
     mapping = "e.g. fusedmax,lam=0.2; may be repeated (all)"
-    parser.add_argument("--mapping", action="append", metavar="MAPPING", help=mapping)
-    parser.add_argument("--format", choices=("pdf", "svg", "png"), default="pdf", help="(%(default)s)")
+    made.add_argument("--mapping", action="append", metavar="MAPPING", help=mapping)
+    made.add_argument(
+        "--format", choices=("pdf", "svg", "png"), default="pdf", help="of the files (%(default)s)"
+    )
     where = "the folder to write to (%(default)s)"
-    parser.add_argument("--out", type=Path, default=Path("regmax-figures"), metavar="FOLDER", help=where)
-    return parser
+    made.add_argument("--out", type=Path, default=Path("regmax-figures"), metavar="FOLDER", help=where)
+    return made

@@ -1,31 +1,37 @@
 """`regmax table`: run folders as the paper's tables."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from regmax.cli.errors import CommandError
+from regmax.cli.experiments import one_line_errors, packages
+from regmax.cli.parser import Parser
+
+_ABOUT = """\
+Print finished runs as the paper's tables. A row is a configuration, with mean ± standard deviation over its seeds;
+it is named by its mapping and by what differs from the other rows. BLEU is compared by sacrebleu's paired bootstrap."""
+_FORMATS = ("terminal", "markdown", "latex", "csv")
+_VIEWS = ("scores", "attention", "speed")
 
 
 def run(arguments: Sequence[str]) -> int:
     """Print the tables of all finished runs."""
-    try:
-        from regmax.experiments.errors import ExperimentError
-        from regmax.experiments.tables import FORMATS, VIEWS, find_runs, tables
-    except ModuleNotFoundError as error:
-        raise CommandError(f"{error.name} is missing: `pip install 'regmax[experiments]'`.") from error
-    parser = argparse.ArgumentParser(
-        prog="regmax table", description="The paper's tables from finished runs."
-    )
-    where = "folders of runs, or folders above them (runs)"
-    parser.add_argument("runs", type=Path, nargs="*", default=[Path("runs")], metavar="FOLDER", help=where)
-    parser.add_argument("--format", choices=FORMATS, default="terminal", help="(%(default)s)")
-    parser.add_argument("--show", choices=VIEWS, nargs="+", default=list(VIEWS), help="which tables (all)")
-    options = parser.parse_args(arguments)
-    try:
+    options = parser().parse(arguments)
+    with packages():
+        from regmax.experiments.tables import FORMATS, find_runs, tables
+    with one_line_errors():
         made = tables(find_runs(options.runs), options.show)
-    except ExperimentError as error:
-        raise CommandError(str(error)) from error
     sys.stdout.write(FORMATS[options.format](made))
     return 0
+
+
+def parser() -> Parser:
+    """The options of the command."""
+    made = Parser(prog="regmax table", description=_ABOUT)
+    where = "folders of runs, or folders above them (runs)"
+    made.add_argument("runs", type=Path, nargs="*", default=[Path("runs")], metavar="FOLDER", help=where)
+    made.add_argument(
+        "--format", choices=_FORMATS, default="terminal", help="how to print them (%(default)s)"
+    )
+    made.add_argument("--show", choices=_VIEWS, nargs="+", default=list(_VIEWS), help="which tables (all)")
+    return made

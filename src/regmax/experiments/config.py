@@ -12,6 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from regmax.experiments.errors import ExperimentError
+from regmax.experiments.fields import (
+    COUNT,
+    COUNT_OR_ZERO,
+    NON_NEGATIVE,
+    NORM,
+    POSITIVE,
+    PROBABILITY,
+    SEED,
+    SHARE,
+    check_fields,
+    one_of,
+    option,
+)
+from regmax.files import read_json
 from regmax.mappings import MAPPINGS, named, parse
 
 Files = tuple[str, ...]
@@ -30,55 +44,71 @@ class Config:
 
     task: str
     preset: str
-    # data: files, or nothing for the generated corpus
-    train: Files = ()
-    dev: Files = ()
-    test: Files = ()
-    generated: int = 4000  # training pairs of the generated corpus
-    most_pairs: int = 0  # use a random part of the training set; 0: all of it
-    # attention
-    mapping: str = "softmax"
-    gamma: float = 1.0
-    lam: float = -1.0  # negative: the mapping's own, `LAM`
-    p: float = 1.5
-    anneal_from: float = 0.0  # gamma at the start of training; 0: gamma throughout
-    anneal_begin: float = 0.2  # the share of the steps after which gamma begins to fall
-    anneal_end: float = 0.7  # ... and where it has reached its end
-    # training
-    seed: int = 0
-    epochs: int = 5
-    batch: int = 64
-    optimizer: str = "adam"
-    rate: float = 1e-3
-    warm_up: float = 0.0  # the share of the steps over which the rate rises
-    decay_from: float = 1.0  # the share of the steps after which the rate falls linearly to zero
-    halve_after: int = 0  # halve the rate after each epoch from this one on; 0: never
-    clip: float = 5.0  # the largest norm of the gradient
-    weight_decay: float = 0.0
-    dropout: float = 0.3
-    patience: int = 0  # stop after this many epochs without a better dev score; 0: never
-    save_every: int = 200  # steps
-    device: str = "auto"
-    tensorboard: bool = True
+    train: Files = option(
+        (), "training files: a source and its target, or one JSON-lines file; without: generated data", "data"
+    )
+    dev: Files = option((), "development files, which decide the best epoch", "data")
+    test: Files = option((), "test files; more than two: several references", "data")
+    generated: int = option(4000, "training pairs of the generated data", "data", COUNT)
+    most_pairs: int = option(0, "train on a random part of this many pairs; 0: on all", "data", COUNT_OR_ZERO)
+    mapping: str = option("softmax", f"one of {', '.join(MAPPINGS)}", "attention")
+    gamma: float = option(1.0, "strength of the regularizer; larger is denser", "attention", POSITIVE)
+    lam: float | None = option(
+        None,
+        "how strongly fusedmax and oscarmax fuse weights",
+        "attention",
+        NON_NEGATIVE,
+    )
+    p: float = option(1.5, "the norm of sqpnormmax, in (1, 2]; 2 is sparsemax", "attention", NORM)
+    anneal_from: float = option(
+        0.0,
+        "gamma at the start of training, from which it falls to --gamma; 0: --gamma throughout",
+        "attention",
+        NON_NEGATIVE,
+    )
+    anneal_begin: float = option(
+        0.2, "share of the steps after which gamma begins to fall", "attention", SHARE
+    )
+    anneal_end: float = option(
+        0.7, "share of the steps after which gamma has reached --gamma", "attention", SHARE
+    )
+    seed: int = option(
+        0, "decides the initial weights, the order of the batches and dropout", "training", SEED
+    )
+    epochs: int = option(5, "passes over the training set", "training", COUNT)
+    batch: int = option(64, "sentences in a batch", "training", COUNT)
+    optimizer: str = option("adam", "adam or sgd", "training", one_of("adam", "sgd"))
+    rate: float = option(1e-3, "learning rate", "training", POSITIVE)
+    warm_up: float = option(0.0, "share of the steps over which the rate rises from zero", "training", SHARE)
+    decay_from: float = option(
+        1.0, "share of the steps after which the rate falls linearly to zero; 1: never", "training", SHARE
+    )
+    halve_after: int = option(
+        0, "halve the rate after this epoch and each later one; 0: never", "training", COUNT_OR_ZERO
+    )
+    clip: float = option(5.0, "largest norm of the gradient", "training", POSITIVE)
+    weight_decay: float = option(0.0, "weight decay of the optimizer", "training", NON_NEGATIVE)
+    dropout: float = option(0.3, "probability of dropout, in [0, 1)", "training", PROBABILITY)
+    patience: int = option(
+        0, "stop after this many epochs without a better dev score; 0: never", "training", COUNT_OR_ZERO
+    )
+    save_every: int = option(
+        200, "steps between two checkpoints; one is also written after each epoch", "training", COUNT
+    )
+    device: str = option(
+        "auto", "a torch device, e.g. cpu or cuda:1; auto: a GPU if there is one", "training"
+    )
+    tensorboard: bool = option(True, "write TensorBoard's logs to the run's folder", "training")
 
     def __post_init__(self) -> None:
         try:
             named(self.mapping)
         except ValueError as error:
             raise ExperimentError(str(error)) from None
-        for name in ("epochs", "batch", "generated", "gamma", "rate", "clip", "save_every"):
-            if not getattr(self, name) > 0:
-                raise ExperimentError(f"`{name}` must be positive. Got {getattr(self, name)}.")
-        if self.optimizer not in ("adam", "sgd"):
-            raise ExperimentError(f"`optimizer` must be adam or sgd. Got {self.optimizer!r}.")
-        if not 0 <= self.anneal_begin <= self.anneal_end <= 1:
+        check_fields(self)
+        if self.anneal_begin > self.anneal_end:
             raise ExperimentError(
                 "`anneal_begin` and `anneal_end` must be shares of the steps, in this order."
-            )
-        given = [bool(files) for files in (self.train, self.dev, self.test)]
-        if any(given) and not all(given):
-            raise ExperimentError(
-                "`train`, `dev` and `test` must be given together, or none for generated data."
             )
 
 
@@ -86,38 +116,68 @@ class Config:
 class Seq2SeqConfig(Config):
     """Translation and summarization: an LSTM encoder and decoder with global attention and input feeding."""
 
-    masks: str = ""  # a file of keep-masks of the test set, for the attention's precision and recall
-    lower: bool = True
-    largest_vocabulary: int = 50_000
-    least_count: int = 1
-    longest: int = 50  # words, in training
-    longest_test: int = 100
-    words: int = 500  # dimensions of the word vectors
-    hidden: int = 500
-    layers: int = 2
-    bidirectional: bool = False
-    shared: bool = False  # one vocabulary and one embedding for both sides and the output
-    scaled: bool = False  # divide the scores by sqrt(hidden), so that attention starts dense
-    word_values: bool = False  # attention also sees the word vectors, not the encoder's states alone
-    frequent: int = 0  # output in two levels, with this many words in the first; 0: in one
-    init: float = 0.1  # uniform initial weights within this; 0: torch's own
-    per_sentence: bool = True  # divide the loss by the sentences of a batch rather than by their words
-    beam: int = 5
-    copy_unknown: bool = False  # write the source word that attention saw most, where the model writes <unk>
-    length_penalty: float = 0.0  # rank by log p / length ** this
-    decode_dev: bool = False  # BLEU or ROUGE of greedy decoding after each epoch, too
-    truncate: int = 75  # bytes of a summary
+    masks: str = option(
+        "", "file of keep-masks of the test set, for the attention's precision and recall", "data"
+    )
+    lower: bool = option(True, "lower-case all text", "data")
+    largest_vocabulary: int = option(50_000, "most words of a vocabulary", "data", COUNT)
+    least_count: int = option(1, "rarer words of the training set become <unk>", "data", COUNT)
+    longest: int = option(
+        50, "words of the longest training sentence; pairs with longer ones are dropped", "data", COUNT
+    )
+    longest_test: int = option(
+        100, "words of the longest dev or test sentence, and of an output", "data", COUNT
+    )
+    words: int = option(500, "dimensions of the word vectors", "model", COUNT)
+    hidden: int = option(500, "dimensions of the states", "model", COUNT)
+    layers: int = option(2, "LSTM layers of encoder and decoder", "model", COUNT)
+    bidirectional: bool = option(False, "encode from both sides, with half the dimensions each", "model")
+    shared: bool = option(False, "one vocabulary and one embedding for both sides and the output", "model")
+    scaled: bool = option(False, "divide the scores by sqrt(hidden), so that attention starts dense", "model")
+    word_values: bool = option(
+        False, "attention also sums the word vectors, not only the encoder's states", "model"
+    )
+    frequent: int = option(
+        0,
+        "words in the first level of a two-level output layer, which trains faster; 0: one level",
+        "model",
+        COUNT_OR_ZERO,
+    )
+    init: float = option(
+        0.1, "initial weights are uniform within this; 0: torch's own", "model", NON_NEGATIVE
+    )
+    per_sentence: bool = option(
+        True, "divide the loss by a batch's sentences rather than by its words", "training"
+    )
+    beam: int = option(5, "hypotheses kept in the beam search", "decoding", COUNT)
+    copy_unknown: bool = option(
+        False, "replace an output <unk> by the source word with the most attention", "decoding"
+    )
+    length_penalty: float = option(0.0, "rank hypotheses by log p / length ** this", "decoding", NON_NEGATIVE)
+    decode_dev: bool = option(False, "also measure greedy BLEU or ROUGE after each epoch", "decoding")
+    truncate: int = option(75, "bytes of a summary in the truncated ROUGE scores", "decoding", COUNT)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.bidirectional and self.hidden % 2:
+            raise ExperimentError(f"`hidden` must be even for `bidirectional`. Got {self.hidden}.")
+        if (self.shared or self.word_values) and self.words != self.hidden:
+            raise ExperimentError(
+                f"`words` must equal `hidden` for `shared` and `word_values`. Got {self.words} and {self.hidden}."
+            )
 
 
 @dataclass(frozen=True)
 class EntailmentConfig(Config):
     """Two GRUs, and attention of the last state of the hypothesis over the premise."""
 
-    glove: str = ""  # fixed word vectors in GloVe's text format; without: learned ones
-    parses: bool = False  # take the tokens from SNLI's parses
-    words: int = 300  # dimensions of learned word vectors
-    hidden: int = 150
-    balance: bool = False  # weigh labels by their inverse frequency
+    glove: str = option(
+        "", "file of fixed word vectors in GloVe's text format; without: learned vectors", "data"
+    )
+    parses: bool = option(False, "take the tokens from SNLI's parses", "data")
+    words: int = option(300, "dimensions of learned word vectors", "model", COUNT)
+    hidden: int = option(150, "dimensions of the states", "model", COUNT)
+    balance: bool = option(False, "weigh labels by their inverse frequency", "training")
 
 
 _PAPER_SEQ2SEQ: dict[str, Any] = {"epochs": 13, "optimizer": "sgd", "rate": 1.0, "halve_after": 8}
@@ -180,8 +240,11 @@ def make(task: str, preset: str, changes: Mapping[str, Any]) -> Config:
     """
     changes = _fields(changes)
     config = dataclasses.replace(PRESETS[task, preset], **changes)
+    given = [bool(files) for files in (config.train, config.dev, config.test)]
+    if any(given) and not all(given):
+        raise ExperimentError("`train`, `dev` and `test` must be given together, or none for generated data.")
     filled: dict[str, Any] = {}
-    if config.lam < 0:
+    if config.lam is None:
         filled["lam"] = LAM.get(config.mapping, 0.0)
     if config.mapping == "softmax" and "anneal_from" not in changes:
         filled["anneal_from"] = 0.0  # softmax needs no help
@@ -214,8 +277,8 @@ def dumps(config: Config) -> str:
 def load(path: Path) -> Config:
     """Read a file of what `dumps` made."""
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        fields = read_json(path)
         fields = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
         return type(PRESETS[fields["task"], fields["preset"]])(**fields)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, ExperimentError) as error:
         raise ExperimentError(f"{path} is not the configuration of a run: {error}.") from error

@@ -7,8 +7,8 @@ from typing import Any
 from regmax.experiments.config import Config, make
 from regmax.experiments.speed import ratios
 from regmax.experiments.tables import FORMATS, tables
-from regmax.experiments.training.checkpoints import write_atomically
 from regmax.experiments.training.side_by_side import train_side_by_side
+from regmax.files import read_json, write_atomically
 from regmax.mappings import MAPPINGS
 from regmax.plots import write_report
 
@@ -63,6 +63,6 @@ def _speeds(path: Path) -> dict[str, float]:
     """Measure the ratios, or read earlier measurements."""
     if not path.exists():
         measured = ratios({mapping: configuration(mapping) for mapping in MAPPINGS}, _STEPS)
-        write_atomically(path, (json.dumps(measured, indent=1) + "\n").encode())
-    speeds: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
+        write_atomically(path, json.dumps(measured, indent=1) + "\n")
+    speeds: dict[str, float] = read_json(path)
     return speeds

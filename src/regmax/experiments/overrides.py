@@ -3,35 +3,53 @@
 import argparse
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from regmax.experiments.config import PRESETS, Files, make
+from regmax.experiments.fields import GROUPS
 
 _PRESETS = ("small", "paper")
 _FIXED = ("task", "preset")
+_METAVARS = {int: "N", float: "X", str: "TEXT"}
 
 
 def add_fields(parser: argparse.ArgumentParser, task: str) -> None:
     """Add `--config` and an option for each field; an option that is not given leaves no trace."""
-    text = "the hyperparameters: sized for two CPU cores, or the paper's (%(default)s)"
+    text = "the defaults: sized for two CPU cores, or the paper's (%(default)s)"
     parser.add_argument("--config", choices=_PRESETS, default=_PRESETS[0], help=text)
     small, paper = (PRESETS[task, preset] for preset in _PRESETS)
     hints = get_type_hints(type(small))
-    group = parser.add_argument_group("fields", "in brackets: small, paper")
-    for field in dataclasses.fields(small):
-        if field.name in _FIXED:
+    for name in GROUPS:
+        fields = [field for field in dataclasses.fields(small) if field.metadata.get("group") == name]
+        if not fields:
             continue
-        defaults = f"[{getattr(small, field.name)}, {getattr(paper, field.name)}]".replace("%", "%%")
-        group.add_argument(
-            f"--{field.name.replace('_', '-')}",
-            default=argparse.SUPPRESS,
-            help=defaults,
-            **_kind(hints[field.name]),
-        )
+        group = parser.add_argument_group(name)
+        for field in fields:
+            default = _default(getattr(small, field.name), getattr(paper, field.name))
+            group.add_argument(
+                f"--{field.name.replace('_', '-')}",
+                default=argparse.SUPPRESS,
+                help=f"{field.metadata['help']}{default}".replace("%", "%%"),
+                **_kind(hints[field.name]),
+            )
+
+
+def _default(small: Any, paper: Any) -> str:
+    """The defaults of the two presets, in brackets."""
+    if small is None:
+        return " (the mapping's own)"
+    texts = [_shown(value) for value in (small, paper)]
+    return f" ({texts[0]})" if small == paper else f" (small: {texts[0]}, paper: {texts[1]})"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value in ((), "") else str(value)
 
 
 def given(options: argparse.Namespace, task: str) -> dict[str, Any]:
-    """The fields that the command gives, the preset if it is named."""
+    """The fields that the command gives."""
     names = {field.name for field in dataclasses.fields(PRESETS[task, "small"])}
     fields = {name: value for name, value in vars(options).items() if name in names - set(_FIXED)}
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
@@ -55,4 +73,5 @@ def _kind(hint: Any) -> dict[str, Any]:
         return {"action": argparse.BooleanOptionalAction}
     if hint == Files:
         return {"nargs": "+", "metavar": "FILE"}
-    return {"type": hint, "metavar": hint.__name__.upper()}
+    (kind,) = (part for part in get_args(hint) or (hint,) if part is not type(None))
+    return {"type": kind, "metavar": _METAVARS[kind]}

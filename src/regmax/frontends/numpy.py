@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from regmax import duality
 from regmax.arrays import check_plain, framework, is_array
+from regmax.extras import how_to_install
 from regmax.frontends.checks import (
     check_dim,
     check_mask,
@@ -177,7 +178,7 @@ def _by_torch(name: str, omega: Regularizer, x: NDArray[Any], *arguments: Any) -
     try:
         import torch
     except ImportError as error:
-        raise ImportError("A `SmoothRegularizer` needs PyTorch: `pip install regmax[torch]`.") from error
+        raise ImportError(f"A `SmoothRegularizer` needs PyTorch: {how_to_install('torch')}.") from error
     from regmax.frontends import torch as torch_frontend
 
     tensors = [torch.as_tensor(a.copy()) if isinstance(a, np.ndarray) else a for a in (x, *arguments)]

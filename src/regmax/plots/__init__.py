@@ -1,6 +1,6 @@
 """Pictures of attention: the paper's figures, and an interactive page.
 
-Figures need matplotlib (`pip install 'regmax[plots]'`); the page has no requirements.
+Figures need matplotlib (the extra `plots`), the page needs nothing.
 """
 
 from regmax.plots.curves import mapping_curves

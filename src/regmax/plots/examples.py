@@ -2,6 +2,7 @@
 
 import json
 import math
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -11,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from regmax.files import is_text, read_json
 from regmax.plots.settings import Setting
-from regmax.plots.text import JOINER, readable
+from regmax.plots.text import JOINER, readable, shortened
 
 FORMAT = "regmax-examples/1"
 Scores = NDArray[np.float64]
@@ -96,9 +98,9 @@ def read_examples(path: Path | str) -> Examples:
         the dog
     """
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise FormatError(f"{path} is not JSON: {error}") from None
+        content = read_json(path)
+    except ValueError as error:
+        raise FormatError(str(error)) from None
     try:
         return parse_examples(content)
     except FormatError as error:
@@ -127,7 +129,7 @@ def parse_examples(content: Any) -> Examples:
     """
     content = {"examples": content} if isinstance(content, list) else _dict(content, "the file")
     if content.get("format", FORMAT) != FORMAT:
-        raise FormatError(f"`format` must be {FORMAT!r}. Got {content['format']!r}.")
+        raise FormatError(f"`format` must be {FORMAT!r}. Got {_short(content['format'])}.")
     examples = _list(content.get("examples"), "examples")
     if not examples:
         raise FormatError("`examples` is empty: there is nothing to show.")
@@ -187,10 +189,14 @@ def _score(number: Any, place: str) -> float:
     if number is None:
         return -math.inf
     if isinstance(number, bool) or not isinstance(number, int | float):
-        raise FormatError(f"`{place}` must be a number, or null if it is masked. Got {number!r}.")
-    if math.isnan(number) or number == math.inf:
-        raise FormatError(f"`{place}` must be finite, or null if it is masked. Got {number}.")
-    return float(number)
+        raise FormatError(f"`{place}` must be a number, or null if it is masked. Got {_short(number)}.")
+    try:
+        score = float(number)
+    except OverflowError:  # an integer of hundreds of digits
+        score = math.inf
+    if math.isnan(score) or score == math.inf:
+        raise FormatError(f"`{place}` must be finite, or null if it is masked. Got {score}.")
+    return score
 
 
 def _tokens(value: Any, place: str) -> list[str]:
@@ -209,8 +215,14 @@ def _setting(value: Any, place: str) -> Setting:
 
 def _text(value: Any, place: str) -> str:
     if not isinstance(value, str):
-        raise FormatError(f"`{place}` must be a string. Got {value!r}.")
+        raise FormatError(f"`{place}` must be a string. Got {_short(value)}.")
+    if not is_text(value):
+        raise FormatError(f"`{place}` must be Unicode text. Got half of a surrogate pair in {value!r}.")
     return value
+
+
+def _short(value: Any) -> str:
+    return shortened(reprlib.repr(value), 60)
 
 
 def _list(value: Any, place: str) -> Sequence[Any]:

@@ -1,10 +1,15 @@
 """Create figures without pyplot, so that no global state changes, and read arrays of any kind."""
 
 from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from regmax.extras import how_to_install
+from regmax.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,8 +21,16 @@ def new_figure(width: float, height: float) -> "Figure":
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ImportError("a figure needs matplotlib: `pip install 'regmax[plots]'`.") from None
+        raise ImportError(f"a figure needs matplotlib: {how_to_install('plots')}.") from None
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def save_figure(figure: "Figure", path: Path, *, dpi: int) -> Path:
+    """Write a figure in the format that the file's name ends with, all of it or nothing."""
+    content = BytesIO()
+    figure.savefig(content, format=path.suffix.removeprefix("."), dpi=dpi)
+    write_atomically(path, content.getvalue())
+    return path
 
 
 def figure_of(axes: "Axes") -> "Figure":

@@ -15,7 +15,7 @@ from regmax.plots import colours
 from regmax.plots.cells import Run, clusters, runs
 from regmax.plots.figures import array, figure_of, new_figure
 from regmax.plots.labels import label_columns, label_rows
-from regmax.plots.text import fonts_for, is_right_to_left, readable
+from regmax.plots.text import fonts_for, is_right_to_left, readable, with_boxes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -185,9 +185,9 @@ def _draw(
         taken = {(row, place) for row, _, places in bullets for place in places}
         _write_weights(ax, [run for run in pieces if (run.row, run.start) not in taken], scale)
     fonts = fonts_for([*source, *target, panel.title])
-    label_columns(ax, source, np.nan_to_num(panel.weights).max(0), fonts)
-    label_rows(ax, target, fonts)
-    ax.set_title(panel.title, fontsize=11, fontfamily=fonts)
+    label_columns(ax, with_boxes(source), np.nan_to_num(panel.weights).max(0), fonts)
+    label_rows(ax, with_boxes(target), fonts)
+    ax.set_title(with_boxes([panel.title])[0], fontsize=11, fontfamily=fonts)
     ax.spines[:].set_visible(False)
     return drawn
 

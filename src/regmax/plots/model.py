@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from regmax.extras import how_to_install
 from regmax.plots.examples import Example, Examples, View
 from regmax.plots.settings import Setting
 from regmax.plots.text import readable
@@ -47,9 +48,7 @@ def model_examples(folder: Path | str, texts: Sequence[str]) -> Examples:
         import torch
         import transformers  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
-        raise ImportError(
-            "reading a model needs transformers: `pip install 'regmax[transformers]'`."
-        ) from None
+        raise ImportError(f"reading a model needs transformers: {how_to_install('transformers')}.") from None
     if not (Path(folder) / "config.json").is_file():
         raise FileNotFoundError(
             f"{folder} is not a model's folder: it has no config.json. Nothing is downloaded."

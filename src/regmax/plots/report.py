@@ -4,18 +4,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Protocol
 
+from regmax.files import write_atomically
 from regmax.plots.charts import bar_chart, line_chart
 from regmax.plots.explorer import explorer_page
 from regmax.plots.runs import Run, read_runs, run_examples
 
 _TERMS = (
-    "Means over the rows of attention weights. Support: weights that are not exactly zero. Segments: maximal sequences "
-    "of adjacent equal nonzero weights. Clusters: distinct nonzero weights. Precision and recall: of the support, "
-    "relative to the source words that a target word stands for, if known; mass: the weight on them."
+    "Means over the rows of attention weights; a table's title says whether their target is the model's output or the "
+    "reference. Support: weights that are not exactly zero. Segments: maximal sequences of adjacent equal nonzero "
+    "weights. Clusters: distinct nonzero weights. Precision and recall: of the support, relative to the source words "
+    "that a target word stands for, if known; mass: the weight on them."
 )
+_TARGETS = "The target of a translation or a summary is what each model wrote itself."
 
 
 class TableLike(Protocol):
@@ -42,7 +44,8 @@ def write_report(
         folders: the runs' folders; their `history.json`, `examples.json` and `config.json` are read.
         path: the HTML file to write.
         tables: the result of `regmax.experiments.tables.tables` for these runs.
-        speeds: training speed relative to softmax by name; by default computed from the runs' epochs.
+        speeds: training speed as a ratio to softmax by name, measured in turns (`regmax.experiments.speed`). It is not
+            taken from the runs' epochs: their wall clock also measures what else the machine was doing.
 
     Returns:
         The path.
@@ -64,12 +67,11 @@ def write_report(
     if tables:
         listed = "".join(map(_table, tables))
         parts.append(f'<h2>On the test set</h2><div class="tables">{listed}</div><p>{_TERMS}</p>')
-    parts.append(f"<h2>In training</h2>{_charts(runs, speeds or _speeds(runs))}")
-    parts.append("<h2>Attention on test sentences</h2>")
+    parts.append(f"<h2>In training</h2>{_charts(runs, speeds or {})}")
+    parts.append(f"<h2>Attention on test sentences</h2><p>{_TARGETS}</p>")
     examples = replace(run_examples(folders), title="Mappings compared")
     page = explorer_page(examples, before=f'<section class="report">{"".join(parts)}</section>')
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
+    write_atomically(path, page)
     return path
 
 
@@ -96,7 +98,7 @@ def _table(table: TableLike) -> str:
 def _cell(cell: Any) -> str:
     if cell is None:
         return "<td>—</td>"
-    text = f"{cell.mean:,.0f}" if abs(cell.mean) >= 1000 else f"{cell.mean:.2f}"
+    text = f"{cell.mean:,.0f}" if abs(cell.mean) >= 1000 else f"{cell.mean:.{cell.digits}f}"
     text += "" if cell.deviation is None else f" ± {cell.deviation:.2f}"
     return f"<td><strong>{text}</strong></td>" if cell.best else f"<td>{text}</td>"
 
@@ -106,15 +108,8 @@ def _charts(runs: Sequence[Run], speeds: Mapping[str, float]) -> str:
     shown = [name for name in ("train loss", "dev loss", "dev accuracy") if _measured(runs, name)]
     charts = [line_chart(name, _curves(runs, name), x_label="epoch") for name in shown]
     if len(speeds) > 1:
-        charts.append(bar_chart("training speed relative to softmax", speeds))
+        charts.append(bar_chart("speed relative to softmax, in turns", speeds))
     return f'<div class="charts">{"".join(charts)}</div>'
-
-
-def _speeds(runs: Sequence[Run]) -> dict[str, float]:
-    """Words per second of each run relative to softmax; empty if there is no softmax run."""
-    speed = {run.name: _mean(run, "words per second") for run in runs if run.history}
-    softmax = [speed[run.name] for run in runs if run.setting.mapping == "softmax" and run.name in speed]
-    return {name: value / fmean(softmax) for name, value in speed.items()} if softmax else {}
 
 
 def _measured(runs: Sequence[Run], name: str) -> bool:
@@ -127,7 +122,3 @@ def _curves(runs: Sequence[Run], name: str) -> dict[str, list[tuple[float, float
         for run in runs
     }
     return {run: curve for run, curve in curves.items() if curve}
-
-
-def _mean(run: Run, name: str) -> float:
-    return fmean(record[name] for record in run.history)

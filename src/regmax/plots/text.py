@@ -33,6 +33,21 @@ FONTS = (
 )
 
 
+# The escapes of the Moses tokenizer, the ampersand last.
+_MOSES = {
+    "&apos;": "'",
+    "&quot;": '"',
+    "&lt;": "<",
+    "&gt;": ">",
+    "&#124;": "|",
+    "&#91;": "[",
+    "&#93;": "]",
+    "&amp;": "&",
+}
+_BOX = "\u25a1"
+_warned: set[str] = set()  # letters
+
+
 class MissingGlyphWarning(UserWarning):
     """No installed font has some of the letters: they are drawn as boxes."""
 
@@ -41,14 +56,17 @@ def readable(tokens: Sequence[str]) -> list[str]:
     """Subwords without their vocabulary's marks; a subword that continues a word begins with an undertie.
 
     WordPiece (`##ing`), SentencePiece (`▁the`), byte-level BPE (`Ġthe`) and `lo@@ w` are recognised by their marks;
-    tokens without marks are not changed.
+    tokens without marks are not changed. The Moses tokenizer's escapes (`d&apos;`) are undone.
 
     Example:
         >>> readable(["un", "##believ", "##able", "!"])
         ['un', '‿believ', '‿able', '!']
         >>> readable(["▁the", "▁ligh", "t"])
         ['the', 'ligh', '‿t']
+        >>> readable(["l&apos;", "R&amp;D"])
+        ["l'", 'R&D']
     """
+    tokens = unescaped(tokens)
     if any(re.match(r"##.", token) for token in tokens):
         return [re.sub("^##(?=.)", JOINER, token) for token in tokens]
     if any(token.endswith("@@") for token in tokens):
@@ -62,6 +80,18 @@ def readable(tokens: Sequence[str]) -> list[str]:
     if any(token.startswith("▁") for token in tokens):
         return _spaced(tokens, "▁")
     return list(tokens)
+
+
+def unescaped(tokens: Sequence[str]) -> Sequence[str]:
+    """The tokens without the escapes of the Moses tokenizer.
+
+    It escapes every sign in `_MOSES`, so a token that has one is not its work, and `&amp;` then stands for itself.
+    Special tokens (`<unk>`) are added later, and tell nothing.
+    """
+    words = [token for token in tokens if not re.fullmatch(r"</?\w+>|\[\w+\]", token)]
+    if any(set(re.sub("|".join(_MOSES), "", word)) & set(_MOSES.values()) for word in words):
+        return tokens
+    return [re.sub("|".join(_MOSES), lambda escape: _MOSES[escape[0]], token) for token in tokens]
 
 
 def _spaced(tokens: Sequence[str], space: str) -> list[str]:
@@ -123,21 +153,34 @@ def _letters_of(file: str) -> frozenset[int]:
 
 
 def fonts_for(tokens: Iterable[str]) -> list[str]:
-    """The fonts that together have the tokens' letters, the default first; warns of letters that no font has."""
+    """The fonts that together have the tokens' letters, the plainest first; warns of letters that none has, once."""
+    fonts, missing = _covered(tokens)
+    new = sorted(missing - _warned)
+    if new:
+        _warned.update(new)
+        message = (
+            f"No font that matplotlib knows has {''.join(new[:12])!r}: install one that does, e.g. Noto Sans CJK for "
+            "Chinese and Japanese, and delete the list of fonts in `matplotlib.get_cachedir()`."
+        )
+        warnings.warn(message, MissingGlyphWarning, stacklevel=2)
+    return fonts
+
+
+def with_boxes(tokens: Sequence[str]) -> list[str]:
+    """The tokens with a box for each letter that no font has: what matplotlib draws, without a warning for each one."""
+    boxes = str.maketrans(dict.fromkeys(_covered(tokens)[1], _BOX))
+    return [token.translate(boxes) for token in tokens]
+
+
+def _covered(tokens: Iterable[str]) -> tuple[list[str], set[str]]:
+    """The fonts that have the tokens' letters, and the letters that none has."""
     wanted = {ord(letter) for token in tokens for letter in token if not letter.isspace()}
     chosen: list[str] = []
     for name, file in _installed().items():
         if not chosen or wanted & _letters_of(file):
             chosen.append(name)
             wanted -= _letters_of(file)
-    if wanted:
-        letters = "".join(map(chr, sorted(wanted)[:12]))
-        message = (
-            f"No font that matplotlib knows has {letters!r}: install one that does, e.g. Noto Sans CJK for Chinese and "
-            "Japanese, and delete the list of fonts in `matplotlib.get_cachedir()`."
-        )
-        warnings.warn(message, MissingGlyphWarning, stacklevel=2)
-    return chosen
+    return chosen, set(map(chr, wanted))
 
 
 def isolated(token: str) -> str:

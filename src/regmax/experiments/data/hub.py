@@ -11,7 +11,8 @@ from typing import Any
 from regmax.experiments.config import Files
 from regmax.experiments.data.snli import LABELS, MISSING
 from regmax.experiments.errors import ExperimentError
-from regmax.experiments.training.checkpoints import write_atomically
+from regmax.extras import how_to_install
+from regmax.files import write_atomically
 
 # The usual column names of each task.
 COLUMNS = {
@@ -44,7 +45,7 @@ def download(name: str, columns: Sequence[str], data: Path) -> dict[str, Files]:
         folder.mkdir(parents=True, exist_ok=True)
         for own, files in paths.items():
             for path, lines in zip(files, texts[own], strict=True):
-                write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
+                write_atomically(path, "".join(f"{line}\n" for line in lines))
     return {own: tuple(map(str, files)) for own, files in paths.items()}
 
 
@@ -53,9 +54,7 @@ def _load(name: str) -> Mapping[str, Iterable[Record]]:
         from datasets import load_dataset
         from huggingface_hub import HfApi
     except ModuleNotFoundError as error:
-        raise ExperimentError(
-            f"`--hub` needs {error.name}: `pip install 'regmax[hub]'`. {_INSTEAD}"
-        ) from None
+        raise ExperimentError(f"`--hub` needs {error.name}: {how_to_install('hub')}. {_INSTEAD}") from None
     try:
         # A quick request first: loading would retry many times without a connection.
         HfApi().dataset_info(name, timeout=_TIMEOUT)

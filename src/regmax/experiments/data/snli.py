@@ -1,6 +1,5 @@
 """SNLI's JSON lines."""
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from regmax.experiments.data.lines import bad_line, read_lines
 from regmax.experiments.errors import ExperimentError
+from regmax.files import is_text, parse_json
 
 LABELS = ("entailment", "neutral", "contradiction")
 MISSING = "-"  # the annotators disagreed: the paper skips these pairs
@@ -54,9 +54,9 @@ def read_snli(path: Path, *, parses: bool) -> list[Entailment]:
 
 def _pair(line: str, path: Path, number: int, parses: bool) -> Entailment | None:
     try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise bad_line(path, number, f"not JSON ({error.msg}).") from error
+        record = parse_json(line)
+    except ValueError as error:
+        raise bad_line(path, number, f"not JSON ({error}).") from error
     if not isinstance(record, dict):
         raise bad_line(path, number, "not a JSON object.")
     label = _text(record, "gold_label", path, number)
@@ -83,6 +83,6 @@ def _tokens(record: dict[str, Any], field: str, path: Path, number: int, parses:
 
 def _text(record: dict[str, Any], field: str, path: Path, number: int) -> str:
     text = record.get(field)
-    if not isinstance(text, str):
+    if not isinstance(text, str) or not is_text(text):
         raise bad_line(path, number, f"the field {field} is missing or not a string.")
     return text

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from regmax.experiments.data.lines import read_lines
 from regmax.experiments.errors import ExperimentError
+from regmax.files import write_atomically
 
 PAD, UNKNOWN, START, END = range(4)
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
@@ -56,7 +57,7 @@ class Vocabulary:
 
     def save(self, path: Path) -> None:
         """Write one word per line."""
-        path.write_text("".join(f"{word}\n" for word in self.words), encoding="utf-8", newline="\n")
+        write_atomically(path, "".join(f"{word}\n" for word in self.words))
 
     def __len__(self) -> int:
         return len(self.words)

@@ -5,7 +5,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from regmax.experiments.errors import ExperimentError
+
 Example = TypeVar("Example")
+_EXHAUSTED = 100_000  # draws without a new example
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,12 @@ def generate(make: Callable[[random.Random], Example], train: int, held_out: int
 
 def _distinct(make: Callable[[random.Random], Example], draw: random.Random) -> Iterator[Example]:
     seen = set()
-    while True:
+    repeated = 0  # in a row
+    while repeated < _EXHAUSTED:
         example = make(draw)
+        repeated += 1
         if example not in seen:
             seen.add(example)
+            repeated = 0
             yield example
+    raise ExperimentError(f"`generated` is too large: about {len(seen)} distinct examples can be generated.")

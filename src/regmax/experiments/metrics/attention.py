@@ -37,7 +37,9 @@ class AttentionStatistics:
         self._rows: dict[str, list[float]] = {}
 
     def add(self, y: Weights, gold: Sequence[frozenset[int] | set[int]] | None = None) -> None:
-        """Add rows (targets, d) of weights without padding, and the aligned positions of each, if known."""
+        """Add rows (targets, d) of weights without padding, and the aligned positions of each if they are known."""
+        if not len(y):
+            return
         support = y != 0
         equal = regmax.groups(y).ids
         clusters = regmax.groups(y, contiguous=False).ids
@@ -61,7 +63,8 @@ class AttentionStatistics:
             ("spans", "span length"),
             ("clusters", "cluster size"),
         ):
-            means[length] = means["support"] / means[runs] if means[runs] else 0.0
+            if means:
+                means[length] = means["support"] / means[runs] if means[runs] else 0.0
         return means
 
     def _align(self, row: Weights, positions: frozenset[int] | set[int]) -> None:

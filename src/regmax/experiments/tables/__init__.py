@@ -1,4 +1,4 @@
-"""The paper's tables from run folders: one row per mapping, mean and deviation over seeds, the best marked."""
+"""The paper's tables from run folders: one row per configuration, mean and deviation over seeds, the best marked."""
 
 from regmax.experiments.tables.collect import Cell, Table, find_runs, tables
 from regmax.experiments.tables.formats import FORMATS

@@ -1,4 +1,4 @@
-"""Results of runs, grouped by task and mapping."""
+"""Results of runs, grouped by task, test set and configuration."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,9 +7,10 @@ from statistics import fmean, stdev
 from typing import Any
 
 from regmax.experiments.errors import ExperimentError
+from regmax.experiments.tables import labels
+from regmax.experiments.tables.significance import P_VALUE
 from regmax.experiments.tables.views import VIEWS, Row
 from regmax.experiments.training import runs
-from regmax.mappings import MAPPINGS
 
 # In these columns more is better, and the best is marked; in the others no value is better.
 _BETTER = ("BLEU", "accuracy", "ROUGE", "f1", "precision", "recall", "mass")
@@ -17,16 +18,17 @@ _BETTER = ("BLEU", "accuracy", "ROUGE", "f1", "precision", "recall", "mass")
 
 @dataclass(frozen=True)
 class Cell:
-    """The mean over the seeds of one mapping."""
+    """The mean over the seeds of one configuration."""
 
     mean: float
     deviation: float | None  # None: one seed
     best: bool = False
+    digits: int = 2
 
 
 @dataclass(frozen=True)
 class Table:
-    """A title, the columns' names, and the cells of each mapping; None if nothing was measured."""
+    """A title, the columns' names, and the cells of each configuration; None if nothing was measured."""
 
     title: str
     columns: tuple[str, ...]
@@ -42,25 +44,42 @@ def find_runs(folders: Iterable[Path]) -> list[Path]:
 
 
 def tables(folders: Sequence[Path], views: Iterable[str] = VIEWS) -> list[Table]:
-    """The tables of the runs in `folders`: one or two per task, test set and view."""
+    """The tables of the runs in `folders`: one or two per task, test set and view.
+
+    A row is a configuration, with mean and deviation over its seeds.
+    """
+    made = []
+    for title, results in sorted(_groups(folders).items()):
+        # One row for each configuration, in the paper's order of the mappings.
+        results.sort(key=lambda result: (labels.order(result["config"]), result["seed"]))
+        named = labels.labels([result["config"] for result in results])
+        results = [{**result, "label": label} for result, label in zip(results, named, strict=True)]
+        for view in views:
+            made += [_table(_titled(title, part), rows) for part, rows in VIEWS[view](results).items()]
+    return made
+
+
+def _groups(folders: Sequence[Path]) -> dict[str, list[dict[str, Any]]]:
+    """The results by the title of their tables."""
     groups: dict[str, list[dict[str, Any]]] = {}
-    seen: dict[tuple[str, ...], Path] = {}
+    seen: dict[tuple[Any, ...], Path] = {}
     for folder in folders:
         result = runs.read_result(folder)
         title = f"{result['task']}, {_data(result['data'])}"
-        # The same seed twice is not a second draw but another configuration, which a mean would hide.
-        other = seen.setdefault((title, result["mapping"], str(result["seed"])), folder)
+        other = seen.setdefault((title, result["seed"], labels.key(result["config"])), folder)
+        if other in folder.parents:  # an evaluation that repeats the run's own test
+            continue
         if other != folder:
+            # The same seed twice is not a second draw, and a mean would hide what differs.
             raise ExperimentError(
-                f"{other} and {folder} are two runs of one mapping and seed: name one of them."
+                f"{other} and {folder} are two runs of one configuration and seed: name one of them."
             )
         groups.setdefault(title, []).append(result)
-    return [
-        _table(title if not part else f"{title}: {part}", rows)
-        for title, results in sorted(groups.items())
-        for view in views
-        for part, rows in VIEWS[view](results).items()
-    ]
+    return groups
+
+
+def _titled(title: str, part: str) -> str:
+    return f"{title}: {part}" if part else title
 
 
 def _data(files: Sequence[str]) -> str:
@@ -74,11 +93,9 @@ def _data(files: Sequence[str]) -> str:
 
 def _table(title: str, found: list[Row]) -> Table:
     columns = tuple(dict.fromkeys(column for _, values in found for column in values))
-    present = {mapping for mapping, _ in found}
-    # The paper's order of the mappings.
-    names = [*(name for name in MAPPINGS if name in present), *sorted(present - set(MAPPINGS))]
+    names = list(dict.fromkeys(label for label, _ in found))
     cells = {
-        (name, column): _cell([values.get(column) for mapping, values in found if mapping == name])
+        (name, column): _cell(column, [values.get(column) for label, values in found if label == name])
         for name in names
         for column in columns
     }
@@ -86,10 +103,12 @@ def _table(title: str, found: list[Row]) -> Table:
     return Table(title, columns, rows)
 
 
-def _cell(values: Sequence[float | None]) -> Cell | None:
+def _cell(column: str, values: Sequence[float | None]) -> Cell | None:
     known = [value for value in values if value is not None]
     if not known:
         return None
+    if column.startswith(P_VALUE):  # one number for all seeds
+        return Cell(known[0], None, digits=3)
     return Cell(fmean(known), stdev(known) if len(known) > 1 else None)
 
 

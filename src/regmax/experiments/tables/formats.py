@@ -49,7 +49,7 @@ FORMATS: dict[str, Callable[[Sequence[Table]], str]] = {
 
 
 def _terminal(table: Table) -> str:
-    body = [[_title(name), *(_starred(cell) for cell in cells)] for name, cells in table.rows]
+    body = [[_printed(name), *(_starred(cell) for cell in cells)] for name, cells in table.rows]
     widths = [max(map(len, column)) for column in zip(*body, strict=True)]
     # A long name is split over several lines to keep the column narrow.
     widths = [max(width, _NARROWEST) for width in widths]
@@ -65,7 +65,9 @@ def _terminal(table: Table) -> str:
 
 def _markdown(table: Table) -> str:
     rule = "|---|" + "---:|" * len(table.columns)
-    body = [f"| {_title(name)} | {' | '.join(_bold(c, '**') for c in cells)} |" for name, cells in table.rows]
+    body = [
+        f"| {_printed(name)} | {' | '.join(_bold(c, '**') for c in cells)} |" for name, cells in table.rows
+    ]
     return "\n".join([f"**{table.title}**", "", f"| {' | '.join(_head(table))} |", rule, *body]) + "\n"
 
 
@@ -78,13 +80,14 @@ def _latex(table: Table) -> str:
         r"\midrule",
     ]
     for name, cells in table.rows:
-        lines.append(" & ".join([_title(name), *(_latex_cell(cell) for cell in cells)]) + r" \\")
+        lines.append(" & ".join([_escaped(_printed(name)), *(_latex_cell(cell) for cell in cells)]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
-def _title(name: str) -> str:
-    """A mapping's name as the paper writes it."""
-    return MAPPINGS[name].title if name in MAPPINGS else name
+def _printed(label: str) -> str:
+    """A row's label, its mapping as the paper writes it."""
+    mapping, comma, rest = label.partition(",")
+    return (MAPPINGS[mapping].title if mapping in MAPPINGS else mapping) + comma + rest
 
 
 def _head(table: Table) -> list[str]:
@@ -94,7 +97,7 @@ def _head(table: Table) -> list[str]:
 def _number(cell: Cell | None, plus_minus: str = " ± ") -> str:
     if cell is None:
         return _MISSING
-    digits = 0 if abs(cell.mean) >= 1000 else 2
+    digits = 0 if abs(cell.mean) >= 1000 else cell.digits
     mean = f"{cell.mean:,.{digits}f}"
     return mean if cell.deviation is None else f"{mean}{plus_minus}{cell.deviation:,.{digits}f}"
 

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from statistics import fmean
 from typing import Any
+
+from regmax.experiments.tables.significance import P_VALUE, p_values
 
 # The attention columns by their name in the table: the structure, and how well it finds the known alignment.
 _SHAPE = {
@@ -17,7 +18,7 @@ _SHAPE = {
 }
 _ALIGNMENT = {"precision %": "precision", "recall %": "recall", "mass %": "mass"}
 _ROUGE = re.compile(r"(ROUGE-\S+) (precision|recall|f1)(.*)")
-# A row of a table before seeds are averaged: a mapping, and its values by column.
+# A row of a table before seeds are averaged: a configuration's label, and its values by column.
 Row = tuple[str, dict[str, float]]
 Results = list[dict[str, Any]]
 
@@ -25,7 +26,13 @@ Results = list[dict[str, Any]]
 def _scores(results: Results) -> dict[str, list[Row]]:
     names = list(results[0]["scores"])
     parts = _rouge(names) or {"": {name: name for name in names if name != "loss"}}
-    return {part: _chosen(results, "scores", columns) for part, columns in parts.items()}
+    made = {part: _chosen(results, "scores", columns) for part, columns in parts.items()}
+    if "BLEU" in names:
+        baseline, found = p_values(results)
+        for label, values in made[""]:
+            if label in found:
+                values[f"{P_VALUE} {baseline}"] = found[label]
+    return made
 
 
 def _rouge(names: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -42,17 +49,21 @@ def _rouge(names: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def _attention(results: Results) -> dict[str, list[Row]]:
-    parts = {
-        "attention": _chosen(results, "attention", _SHAPE),
-        "alignment": _chosen(results, "attention", _ALIGNMENT),
-    }
+    """The attention's shape, by what it was taken on: results of older versions fed the reference to the model."""
+    parts = {}
+    for on in dict.fromkeys(result["attention_on"] for result in results):
+        taken = [result for result in results if result["attention_on"] == on]
+        parts[f"attention on {on}" if on else "attention"] = _chosen(taken, "attention", _SHAPE)
+    on_reference = any(result["attention_on"] for result in results)
+    alignment = "alignment, the reference fed to the model" if on_reference else "alignment"
+    parts[alignment] = _chosen(results, "attention", _ALIGNMENT)
     return {part: rows for part, rows in parts.items() if any(values for _, values in rows)}
 
 
 def _chosen(results: Results, kind: str, columns: Mapping[str, str]) -> list[Row]:
     return [
         (
-            result["mapping"],
+            result["label"],
             {column: result[kind][name] for column, name in columns.items() if name in result[kind]},
         )
         for result in results
@@ -60,12 +71,9 @@ def _chosen(results: Results, kind: str, columns: Mapping[str, str]) -> list[Row
 
 
 def _speed(results: Results) -> dict[str, list[Row]]:
-    rows = [(result["mapping"], dict(result["speed"])) for result in results]
-    softmax = [values["words per second"] for mapping, values in rows if mapping == "softmax"]
-    for _, values in rows:
-        if softmax:
-            values["words per second / softmax"] = values["words per second"] / fmean(softmax)
-    return {"speed": rows}
+    """Wall clock, without a ratio to softmax: the machine may have been busier during one of the runs."""
+    rows = [(result["label"], dict(result["speed"])) for result in results]
+    return {"speed by wall clock": rows} if any(values for _, values in rows) else {}
 
 
 # For each view, the rows of its tables by the suffix of the title.

@@ -1,7 +1,7 @@
 """The interface between the training loop and a task."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,16 @@ class Result:
 
     scores: dict[str, float]
     attention: dict[str, float]
+    attention_on: str = ""  # the target whose attention the statistics describe
     signature: str = ""  # how the scores were computed
     examples: list[dict[str, Any]] = field(default_factory=list)  # for the plots: words, scores and weights
     outputs: list[str] = field(default_factory=list)
+    references: list[tuple[str, ...]] = field(default_factory=list)  # of each output
+    complaint: str = ""  # what looks wrong with the test set
+
+
+def _unwatched(batches: Sequence[list[int]], text: str) -> Iterable[list[int]]:
+    return batches
 
 
 class Task(ABC):
@@ -28,6 +35,8 @@ class Task(ABC):
 
     config: Config
     model: nn.Module  # called on a batch, it returns the sum of the losses
+    # `watch(batches, text)` shows the progress of an evaluation, over whose batches it iterates.
+    watch: Callable[[Sequence[list[int]], str], Iterable[list[int]]] = staticmethod(_unwatched)
 
     @classmethod
     @abstractmethod

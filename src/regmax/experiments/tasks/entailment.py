@@ -98,7 +98,11 @@ class EntailmentTask(Task):
             if len(examples) < _EXAMPLES:
                 examples.append(_example(pair, label, x, y))
         return Result(
-            self._accuracy(self.test_pairs), statistics.means(), "accuracy in percent", examples, outputs
+            self._accuracy(self.test_pairs),
+            statistics.means(),
+            signature="accuracy in percent",
+            examples=examples,
+            outputs=outputs,
         )
 
     def _accuracy(self, pairs: list[Entailment]) -> dict[str, float]:
@@ -113,7 +117,7 @@ class EntailmentTask(Task):
         """Each pair with its logits, scores and weights, in the order of the pairs."""
         self.model.eval()
         found: dict[int, tuple[Tensor, ...]] = {}
-        for rows in in_order([(len(pair.premise),) for pair in pairs], 256):
+        for rows in self.watch(in_order([(len(pair.premise),) for pair in pairs], 256), "reads"):
             reading: Reading = self.model.read(self._tensors([pairs[i] for i in rows]))
             found.update(zip(rows, zip(*(part.cpu() for part in reading), strict=True), strict=True))
         for i, pair in enumerate(pairs):
@@ -156,10 +160,13 @@ def _label_weights(pairs: Sequence[Entailment], balance: bool) -> Tensor:
 
 
 def _example(pair: Entailment, label: str, x: Tensor, y: Tensor) -> dict[str, Any]:
+    premise, hypothesis = " ".join(pair.premise), " ".join(pair.hypothesis)
     return {
+        "name": f"{hypothesis} ← {premise}",  # pairs that share a premise differ at once
         "source": list(pair.premise),
-        "target": [" ".join(pair.hypothesis)],
-        "reference": f"{label} (gold: {LABELS[pair.label]})",
+        "target": [hypothesis],
+        "reference": LABELS[pair.label],
+        "output": label,
         "scores": [x.tolist()],
         "weights": [y.tolist()],
     }

@@ -17,6 +17,7 @@ from regmax.experiments.generate.summarization import headline
 from regmax.experiments.generate.translation import sentence
 from regmax.experiments.metrics.attention import AttentionStatistics
 from regmax.experiments.metrics.bleu import bleu
+from regmax.experiments.metrics.overlap import complaint
 from regmax.experiments.metrics.rouge import rouge, truncate
 from regmax.experiments.models.search import Hypothesis, beam_search
 from regmax.experiments.models.seq2seq import Batch, Seq2Seq
@@ -87,7 +88,7 @@ class Seq2SeqTask(Task):
     def develop(self) -> dict[str, float]:
         self.model.eval()
         total, correct, count = 0.0, 0, 0
-        for pairs in self._in_batches(self.dev):
+        for pairs in self._in_batches(self.dev, "develops"):
             batch = self._tensors([self._encode(pair) for pair in pairs])
             real = batch.target[:, 1:] != PAD
             words = batch.target[:, 1:][real]
@@ -110,8 +111,17 @@ class Seq2SeqTask(Task):
             _example(pair, (*text, "</s>")[: len(h.words)], h)
             for pair, text, h in list(zip(self.test_pairs, texts, hypotheses, strict=True))[:_EXAMPLES]
         ]
-        outputs = [" ".join(text) for text in texts]
-        return Result(scores, self._attention(self.test_pairs), signature, examples, outputs)
+        references = [pair.references for pair in self.test_pairs]
+        return Result(
+            scores,
+            {**_shape(hypotheses), **self._alignment(self.test_pairs)},
+            "the model's output",
+            signature,
+            examples,
+            outputs=[" ".join(text) for text in texts],
+            references=[tuple(map(" ".join, choices)) for choices in references],
+            complaint=complaint(texts, references),
+        )
 
     def _scores(self, texts: list[tuple[str, ...]], pairs: list[Pair]) -> tuple[dict[str, float], str]:
         references = [pair.references for pair in pairs]
@@ -131,20 +141,23 @@ class Seq2SeqTask(Task):
         return {name: value for name, value in scores.items() if name in ("BLEU", "ROUGE-1 f1", "ROUGE-L f1")}
 
     @torch.no_grad()
-    def _attention(self, pairs: list[Pair]) -> dict[str, float]:
-        """Attention statistics with the true target as input, so that all mappings see the same words."""
+    def _alignment(self, pairs: list[Pair]) -> dict[str, float]:
+        """How well attention finds the aligned words. Alignments belong to the reference, so it is fed to the model."""
         statistics = AttentionStatistics()
-        for part in self._in_batches(pairs):
+        aligned = [pair for pair in pairs if pair.alignment is not None]
+        for part in self._in_batches(aligned, "aligns"):
             _, attentions = self.model.teach(self._tensors([self._encode(pair) for pair in part]))
             y = torch.stack([attention.y for attention in attentions], 1).cpu().numpy()
             for weights, pair in zip(y, part, strict=True):
                 statistics.add(weights[: len(pair.target), : len(pair.source)], pair.alignment)
-        return statistics.means()
+        means = statistics.means()
+        return {name: means[name] for name in ("precision", "recall", "mass") if name in means}
 
     def _decode(self, pairs: list[Pair], beam: int) -> Iterator[Hypothesis]:
         """The best hypothesis of each pair, in the order of the pairs."""
         found: dict[int, Hypothesis] = {}
-        for rows in in_order([(len(pair.source),) for pair in pairs], self.config.batch):
+        batches = in_order([(len(pair.source),) for pair in pairs], self.config.batch)
+        for rows in self.watch(batches, "decodes"):
             sources = [self.source_words.encode(pairs[i].source) for i in rows]
             lengths = torch.tensor([len(source) for source in sources], device=self.device)
             # Twice the source plus a few words: no translation is longer, and a bad model stops early.
@@ -176,9 +189,17 @@ class Seq2SeqTask(Task):
         lengths = torch.tensor([len(source) for source in sources], device=self.device)
         return Batch(padded(sources, self.device), lengths, padded(targets, self.device))
 
-    def _in_batches(self, pairs: list[Pair]) -> Iterator[list[Pair]]:
-        for rows in in_order([(len(pair.source),) for pair in pairs], self.config.batch):
+    def _in_batches(self, pairs: list[Pair], text: str) -> Iterator[list[Pair]]:
+        for rows in self.watch(in_order([(len(pair.source),) for pair in pairs], self.config.batch), text):
             yield [pairs[i] for i in rows]
+
+
+def _shape(hypotheses: Iterable[Hypothesis]) -> dict[str, float]:
+    """Statistics of the attention for every word that the model wrote; the end of the sentence is none."""
+    statistics = AttentionStatistics()
+    for hypothesis in hypotheses:
+        statistics.add(hypothesis.y[: len(hypothesis.words) - (hypothesis.words[-1] == END)].numpy())
+    return statistics.means()
 
 
 def _splits(config: Seq2SeqConfig) -> Splits[Pair]:

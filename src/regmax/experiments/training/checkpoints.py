@@ -5,7 +5,6 @@ checksum, because safetensors does not detect a flipped bit.
 """
 
 import json
-import os
 import zlib
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,14 @@ from safetensors.torch import save
 from torch import Tensor
 
 from regmax.experiments.errors import ExperimentError
+from regmax.files import parse_json, write_atomically
 
 _FORMAT = "regmax-experiment-2"
 _OLD_FORMATS = ("regmax-experiment-1",)  # other names of the attention's parameters
 
 
 def write(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-    """Write a checkpoint atomically: to a temporary file, to the disk, then renamed."""
+    """Write a checkpoint atomically."""
     # Tied parameters share memory, which safetensors rejects: each gets a copy.
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     text = json.dumps(state)
@@ -44,24 +44,15 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise ExperimentError(f"{path} was written by an older version of regmax: train again.")
     if metadata.get("format") != _FORMAT:
         raise ExperimentError(f"{path} is not a checkpoint of `regmax train`.")
-    if metadata.get("checksum") != _checksum(tensors, metadata["state"]):
+    text = metadata.get("state")
+    if text is None:
+        raise ExperimentError(f"{path} is damaged: it has no state.")
+    if metadata.get("checksum") != _checksum(tensors, text):
         raise ExperimentError(f"{path} is damaged: its checksum does not match.")
-    return tensors, json.loads(metadata["state"])
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file so that a crash leaves the old or the new content, never a part."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)  # the new name must also reach the disk
-    finally:
-        os.close(folder)
+        return tensors, dict(parse_json(text))
+    except (ValueError, TypeError) as error:
+        raise ExperimentError(f"{path} is damaged: its state is not a JSON object.") from error
 
 
 def model_tensors(model: torch.nn.Module) -> dict[str, Tensor]:
@@ -72,10 +63,13 @@ def model_tensors(model: torch.nn.Module) -> dict[str, Tensor]:
 def load_model(model: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
     """Load the result of `model_tensors` into a model of the same shape."""
     own = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
-    expected = model.state_dict()
-    if {name: t.shape for name, t in own.items()} != {name: t.shape for name, t in expected.items()}:
-        raise ExperimentError(f"{path} belongs to another model: the names or sizes of its tensors differ.")
-    model.load_state_dict(own)
+    try:
+        # torch compares names and sizes, and knows of tensors that may be missing: an annealed gamma.
+        model.load_state_dict(own)
+    except RuntimeError as error:
+        raise ExperimentError(
+            f"{path} belongs to another model: the names or sizes of its tensors differ."
+        ) from error
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

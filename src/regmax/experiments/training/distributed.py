@@ -16,6 +16,8 @@ from torch import Tensor
 from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from regmax.experiments.errors import ExperimentError
+
 T = TypeVar("T")
 # The other processes wait while the first one evaluates.
 _PATIENCE = timedelta(hours=6)
@@ -68,13 +70,26 @@ class World:
         return box[0]  # type: ignore[return-value]
 
 
+def _usable(name: str) -> torch.device:
+    """The device of that name, on which a number has been put and read."""
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch raises each of them
+        why = str(error).splitlines()[0].rstrip(".")
+        raise ExperimentError(
+            f"`device` must be one that torch can use here. Got {name!r}: {why}."
+        ) from error
+    return device
+
+
 @contextmanager
 def join(device: str = "auto") -> Iterator[World]:
     """Join the process group that torchrun started, or run as a single process."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     local = int(os.environ.get("LOCAL_RANK", "0"))
     cuda = device == "cuda" or (device == "auto" and torch.cuda.is_available())
-    here = torch.device("cuda", local) if cuda else torch.device("cpu" if device == "auto" else device)
+    here = _usable(f"cuda:{local}" if cuda else "cpu" if device == "auto" else device)
     if size == 1:
         yield World(0, 1, here)
         return

@@ -23,6 +23,7 @@ from regmax.experiments.training import checkpoints, runs
 from regmax.experiments.training.distributed import World
 from regmax.experiments.training.progress import Reporter
 from regmax.experiments.training.schedule import rate
+from regmax.files import write_atomically
 from regmax.nn import AnnealGamma
 
 
@@ -68,6 +69,7 @@ class Trainer:
         board = self.folder / runs.TENSORBOARD if config.tensorboard else None
         quiet = not self.world.first
         with Reporter(title, self.steps, folder=board, start=self.state.step, quiet=quiet) as reporter:
+            self.task.watch = reporter.watch
             while self.state.step < self.steps and not self._exhausted():
                 self._epoch(reporter)
 
@@ -152,12 +154,15 @@ class Trainer:
         }
         checkpoints.write(self.folder / runs.LAST, tensors, dataclasses.asdict(self.state))
         history = json.dumps(self.state.history, indent=1) + "\n"
-        checkpoints.write_atomically(self.folder / runs.HISTORY, history.encode())
+        write_atomically(self.folder / runs.HISTORY, history)
 
     def _resume(self) -> None:
         path = self.folder / runs.LAST
         tensors, saved = checkpoints.read(path)
-        state = State(**saved)
+        try:
+            state = State(**saved)
+        except TypeError as error:
+            raise ExperimentError(f"{path} is damaged: its state is not that of a run.") from error
         if state.fingerprint != self.state.fingerprint:
             raise ExperimentError(f"{path} was trained on other data: the training files have changed.")
         if state.processes != self.world.size:

@@ -20,6 +20,7 @@ _CONTINUE = (
 )
 # One thread, and unbuffered output.
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+_STEP = re.compile(r".* step (\d+/\d+): .*")
 _EPOCH = re.compile(r"(.* epoch (\d+)): (.*)")  # the format of training.progress
 
 
@@ -71,6 +72,9 @@ class _Bars:
 
     def line(self, folder: Path, line: str) -> None:
         """Show the output of a run."""
+        if not self._bars.disable and (step := _STEP.fullmatch(line)):
+            self._bars.update(self._tasks[folder], scores=f"step {step[1]}")
+            return
         found = _EPOCH.fullmatch(line)
         if found is None:
             self._bars.console.print(line)

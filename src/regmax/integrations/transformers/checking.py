@@ -36,9 +36,12 @@ def check(model: PreTrainedModel, inputs: Mapping[str, Any]) -> dict[str, int]:
     """
     ours = {name: attend for name in _implementations(model) if (attend := registered(name)) is not None}
     if not ours:
+        advice = "Call `register()`, then `model.set_attn_implementation(...)`."
+        if not _chooses(model):
+            advice = "This model has attention of its own, which cannot be chosen: use another model."
         raise RuntimeError(
             f"`check(model, ...)`: {type(model).__name__} does not use regmax: its `attn_implementation` is "
-            f"{model.config._attn_implementation!r}. Call `register()`, then `model.set_attn_implementation(...)`."
+            f"{model.config._attn_implementation!r}. {advice}"
         )
     calls: Counter[torch.nn.Module] = Counter()
     ran: set[torch.nn.Module] = set()
@@ -47,6 +50,11 @@ def check(model: PreTrainedModel, inputs: Mapping[str, Any]) -> dict[str, int]:
     names = {module: name for name, module in model.named_modules()}
     _raise_for_others(model, {names[module] for module in ran}, {names[module] for module in calls})
     return {names[module]: n for module, n in calls.items()}
+
+
+def _chooses(model: PreTrainedModel) -> bool:
+    """Whether a model asks for an implementation: the others ignore `set_attn_implementation`, with a warning."""
+    return bool(getattr(model, "_can_set_attn_implementation", lambda: True)())
 
 
 def _implementations(model: PreTrainedModel) -> set[str]:

@@ -8,6 +8,8 @@ import base64
 import hashlib
 import html
 import json
+from collections import Counter
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -15,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from regmax.files import write_atomically
 from regmax.plots.examples import Example, Examples, View
 from regmax.plots.settings import Setting
 
@@ -43,10 +46,8 @@ def write_explorer(examples: Examples, path: Path | str) -> Path:
         ...     page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
         True
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(explorer_page(examples), encoding="utf-8")
-    return path
+    write_atomically(path, explorer_page(examples))
+    return Path(path)
 
 
 def explorer_page(examples: Examples, *, before: str = "") -> str:
@@ -92,10 +93,11 @@ def _embedded(content: Any) -> str:
 
 
 def _content(examples: Examples) -> dict[str, Any]:
+    listed = examples.examples
     return {
         "start": [_start(setting, examples.examples[0]) for setting in examples.start],
         "palette": palette(),
-        "examples": [_example(example) for example in examples.examples],
+        "examples": [_example(example, name) for example, name in zip(listed, _names(listed), strict=True)],
     }
 
 
@@ -114,9 +116,21 @@ def _check_known(setting: Setting) -> None:
         )
 
 
-def _example(example: Example) -> dict[str, Any]:
+def _names(examples: Sequence[Example]) -> list[str]:
+    """The examples' titles, numbered where one occurs again: entries of a menu must differ."""
+    seen: Counter[str] = Counter()
+    names = []
+    for example in examples:
+        seen[example.title] += 1
+        names.append(
+            example.title if seen[example.title] == 1 else f"{example.title} ({seen[example.title]})"
+        )
+    return names
+
+
+def _example(example: Example, name: str) -> dict[str, Any]:
     views = [_view(view) for view in example.views]
-    return {"name": example.title, "note": example.note, "source": example.source, "views": views}
+    return {"name": name, "note": example.note, "source": example.source, "views": views}
 
 
 def _view(view: View) -> dict[str, Any]:
