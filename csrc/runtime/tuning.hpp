@@ -20,8 +20,7 @@ constexpr int unrolled = 4;
 constexpr int64_t whole_first_sparsemax = 256;
 // The same for Jacobian products: 3.0, 1.5, 1.1 at d = 32, 128, 512, with joined weights 2.4, 1.5, 0.9 (a
 // copy of v is averaged), for sqpnormmax (a square root per weight) 1.5, 0.9, 0.6 at 32, 64, 96.
-constexpr int64_t whole_first_product = 512;
-constexpr int64_t whole_first_joined_product = 256;
+constexpr int64_t whole_first_product = 512, whole_first_joined_product = 256;
 #if defined(__AVX512F__)
 constexpr int64_t whole_first_sqpnormmax = 128, whole_first_pnorm_product = 128;
 #else
@@ -51,8 +50,7 @@ constexpr int64_t string_readings = 8;
 
 // --- Blocks of work ---
 // Block boundaries are fixed, so results do not depend on the number of threads.
-constexpr int64_t block_rows = 16;
-constexpr int64_t block_scores = 16384;
+constexpr int64_t block_rows = 16, block_scores = 16384;
 constexpr int64_t scores_per_thread = 65536;  // waking a thread for fewer costs more than it saves
 
 // --- Attention ---
