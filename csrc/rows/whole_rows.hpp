@@ -34,15 +34,17 @@ class MomentRows {
   // rounding keeps from settling.
   template <class Out>
   uint32_t run(const RowGroup<T>& rows, uint32_t wanted, Out& out) {
-    find_rows(rows, wanted);
     row_words_ = words_of(rows.d);
-    const int64_t padded = (rows.d + lanes<T> - 1) / lanes<T> * lanes<T>;
+    int64_t padded = (rows.d + lanes<T> - 1) / lanes<T> * lanes<T>;
+    // Short rows are padded further, to a length for which the loops are unrolled.
+    while (Out::unrolls_short_rows && padded < 8 * lanes<T> && (padded & (padded - 1))) padded += lanes<T>;
+    find_rows(rows, wanted, padded);
     if constexpr (!Out::unrolls_short_rows) return map(wanted, padded / lanes<T>, out);
     return with_vectors<T>(padded, [&](auto vectors) { return map(wanted, vectors, out); });
   }
 
  private:
-  static constexpr int powers = Moments<T>::powers, most_rounds = 16;
+  static constexpr int powers = Moments<T>::powers, most_rounds = 16, accurate_row = 128;
   // Short rows have few partial sums: these must be added up in the end.
   static constexpr int parts_of(int64_t) { return unrolled; }
   template <int64_t n>
@@ -51,15 +53,15 @@ class MomentRows {
   }
 
   // Rows that do not end with a vector are copied, and padded with -inf.
-  void find_rows(const RowGroup<T>& rows, uint32_t wanted) {
+  void find_rows(const RowGroup<T>& rows, uint32_t wanted, int64_t padded) {
     const int first = __builtin_ctz(wanted);
     for (int n = 0; n < lanes<T>; ++n) {
       const int r = (first + n) % lanes<T>;
-      const bool whole = rows.length[r] == rows.d && rows.d % lanes<T> == 0;
       if (!(wanted >> r & 1)) {
         x_[r] = x_[first];  // any row that may be read
       } else {
-        x_[r] = whole ? rows.x[r] : pad(rows.x[r], rows.length[r], rows.d, copies_ + r * copy_stride_);
+        x_[r] = rows.length[r] == padded ? rows.x[r]
+                                         : pad(rows.x[r], rows.length[r], padded, copies_ + r * copy_stride_);
       }
     }
   }
@@ -80,7 +82,7 @@ class MomentRows {
       if (round > 0) store<T>(tau_, load(tau_) + load(step_));
       for_rows_of(pending, [&](int r) __attribute__((always_inline)) { add_up(r, vectors); });
       const Vec<T> count = __builtin_convertvector(load_integers<T>(counts_), Vec<T>);
-      const Steps steps = find_steps<is_constant<Vectors>>(count);
+      const Steps steps = find_steps(count, vectors * lanes<T> > accurate_row);
       const uint32_t decreasing = Moments<T>::count_decreases ? bits(greater(before, count)) : all_lanes<T>;
       before = count;
       left |= pending & steps.undefined;
@@ -165,15 +167,14 @@ class MomentRows {
 
   // The steps from tau to the threshold of the scores above it. A step is kept apart from tau, where it would
   // be rounded. Rows that are far must come nearer before they are written.
-  template <bool is_short>
-  Steps find_steps(Vec<T> count) {
+  Steps find_steps(Vec<T> count, bool is_long) {
     Vec<T> sums[powers], step, factor{};
     for (int k = 0; k < powers; ++k) sums[k] = sum_rows<T>(sums_[k]);
     const uint32_t undefined = ~bits(equal(sums[0], sums[0])) & all_lanes<T>;
-    uint32_t far;
-    if constexpr (is_short || sizeof(T) == sizeof(double)) {
+    uint32_t far = 0;
+    if (sizeof(T) == sizeof(double) || !is_long) {
       far = Moments<T>::template find_step<T>(sums, count, load(tau_), &step, &factor);
-    } else {
+    } else if constexpr (sizeof(T) == sizeof(float)) {
       far = find_step_in_double(sums, count, load(tau_), &step, &factor);
     }
     store<T>(step_, step);

@@ -1,6 +1,5 @@
-// Every threshold that was set by measurement, with the measurement. The unit of time is the forward or
-// backward pass of 8,192 rows in float32 on one thread of an AVX-512 machine (AMD EPYC), unless said
-// otherwise. Bounds that protect accuracy are not here: they stand beside the arithmetic that needs them.
+// Every threshold that was set by measurement. Ratios are those of `benchmarks/tiers.py`: one thread,
+// float32, AVX2. Bounds that protect accuracy are not here: they stand beside the arithmetic that needs them.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +10,26 @@ namespace regmax::REGMAX_ISA {
 // the quadratic solvers (taut strings, sorted pooling) stay below the cost of screening.
 constexpr int max_candidates = 32;
 
-// Independent partial sums of a reduction: additions have a latency of four cycles.
+// Independent partial sums of a reduction: additions have latency.
 constexpr int unrolled = 4;
 
 // --- Which tier comes first (rows/argmax.hpp, rows/jacobian_product.hpp) ---
-// Up to this length the whole-row tier goes first: screening costs more than it saves. With the lane tier
-// first, sparsemax takes 1.3 times as long at d = 128 and as long at d = 256.
+// Up to this length the whole-row tier goes first. With the lane tier first, sparsemax
+// takes 1.9, 1.7, 1.1, 1.0 times as long at d = 32, 64, 128, 256, and sqpnormmax 1.5, 1.4, 0.8 at 32, 64,
+// 128.
 constexpr int64_t whole_first_sparsemax = 256;
-constexpr int64_t whole_first_sqpnormmax = 128;
-// The same for Jacobian products: reading v twice against gathering it on the support.
-constexpr int64_t whole_first_product = 512;
-constexpr int64_t whole_first_joined_product = 256;  // segments or clusters: a copy of v is averaged
-constexpr int64_t whole_first_pnorm_product = 128;   // five sums and a square root per weight
+// The same for Jacobian products: 3.0, 1.5, 1.1 at d = 32, 128, 512, with joined weights 2.4, 1.5, 0.9 (a
+// copy of v is averaged), for sqpnormmax (a square root per weight) 1.5, 0.9, 0.6 at 32, 64, 96.
+constexpr int64_t whole_first_product = 512, whole_first_joined_product = 256;
+#if defined(__AVX512F__)
+constexpr int64_t whole_first_sqpnormmax = 128, whole_first_pnorm_product = 128;
+#else
+constexpr int64_t whole_first_sqpnormmax = 64, whole_first_pnorm_product = 32;
+#endif
 // Rows with more joined weights than this are averaged by the lane tier or by prefix sums.
 constexpr int most_joined = 16;
-// A fusedmax row with more candidates than this, all of its scores, goes to the whole-row tier at once: the
-// lane tier's taut strings cost the square of their length.
+// A fusedmax row of more scores, all candidates, leaves the lane tier, where taut strings take quadratic
+// time.
 constexpr int long_chain = 16;
 
 // --- Passes over rows (simd/) ---
@@ -40,25 +43,20 @@ constexpr int64_t prefetched_row = 512;
 // caches. Mapping and then reading 4 MB took 5 to 20 % less if the result's memory was not cached, as in
 // training, and 10 to 25 % more if the same few MB were reused.
 constexpr int64_t streamed_bytes = int64_t{1} << 21;
-// Sorting: numbers in one network (it lives on the stack), and the count below which a comparison sort that
-// carries positions is as fast.
-constexpr int64_t sorted_at_once = 4096;
-constexpr int64_t few_scores = 32;
+constexpr int64_t sorted_at_once = 4096;  // by one network, on the stack
+constexpr int64_t few_scores = 32;        // up to this many, a sort that carries positions is as fast
 // A taut string that reads every score more often than this goes to the linear-time dynamic programme.
 constexpr int64_t string_readings = 8;
 
 // --- Blocks of work ---
-// Block boundaries are fixed, so results do not depend on the number of threads. A block is small enough to
-// balance the load and large enough for its overhead to vanish.
-constexpr int64_t block_rows = 16;
-constexpr int64_t block_scores = 16384;
+// Block boundaries are fixed, so results do not depend on the number of threads.
+constexpr int64_t block_rows = 16, block_scores = 16384;
 constexpr int64_t scores_per_thread = 65536;  // waking a thread for fewer costs more than it saves
 
 // --- Attention ---
-// From this share of nonzero weights on dense products are faster than gathers.
-constexpr double dense_share = 0.4;
-// Scores of one block of queries: a good part of a level-two cache.
-constexpr int64_t attention_scores_bytes = 384 << 10;
+constexpr double dense_share =
+    0.4;  // from this share of nonzero weights on, dense products are faster than gathers
+constexpr int64_t attention_scores_bytes = 384 << 10;  // of one block of queries: most of a level-two cache
 // Register tiles of the products: 24 of 32 vector registers, or 12 of 16, hold sums.
 #if defined(__AVX512F__)
 constexpr int score_rows = 8, score_vectors = 3;

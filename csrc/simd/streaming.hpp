@@ -50,10 +50,11 @@ REGMAX_INLINE void put(T* p, Vec<T> v, bool streamed) {
   streamed ? stream<T>(p, v) : store<T>(p, v);
 }
 
-// The same of no more than the first `left` lanes.
+// The same of no more than the first `left` lanes, if there are any.
 template <class T>
 REGMAX_INLINE void put_left(T* p, int64_t left, Vec<T> v, bool streamed) {
-  left >= lanes<T> ? put<T>(p, v, streamed) : store_some<T>(p, static_cast<int>(left), v);
+  if (left >= lanes<T>) return put<T>(p, v, streamed);
+  if (left > 0) store_some<T>(p, static_cast<int>(left), v);
 }
 
 }  // namespace regmax::REGMAX_ISA
