@@ -216,7 +216,9 @@ def test_one_name_for_two_mappings_raises(tmp_path: Path) -> None:
 
 def test_tensors_among_the_strengths_are_not_saved(tmp_path: Path) -> None:
     sparse.register("per-head", regmax.FusedLasso(lam=torch.full((2, 1, 1), 0.1)))
-    with pytest.raises(TypeError, match=r"only strengths that are numbers or learned\. 'per-head' has a tensor"):
+    with pytest.raises(
+        TypeError, match=r"only strengths that are numbers or learned\. 'per-head' has a tensor"
+    ):
         sparse.save_pretrained(MODELS["gpt2"].build("per-head"), tmp_path)
 
 
