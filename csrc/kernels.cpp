@@ -19,9 +19,7 @@ int32_t with_type(const Call& call, const Run& run) {
 extern const Core core;
 const Core core = {
     REGMAX_TEXT(REGMAX_ISA),
-    [](const regmax_rows& r) {
-      return with_type(r, [&](auto zero) { return argmax(typed_rows<decltype(zero)>(r)); });
-    },
+    [](const regmax_rows& r) { return with_type(r, [&](auto zero) { return argmax(typed_rows<decltype(zero)>(r)); }); },
     [](const regmax_rows& r) {
       return with_type(r, [&](auto zero) { return jacobian_product(typed_rows<decltype(zero)>(r)); });
     },

@@ -18,8 +18,7 @@ class Arguments {
  public:
   Arguments(PyObject* const* values, Py_ssize_t count, Py_ssize_t least, Py_ssize_t most)
       : next_(values), end_(values + count), complete_(least <= count && count <= most) {
-    if (!complete_)
-      PyErr_Format(PyExc_TypeError, "expected %zd to %zd arguments, got %zd", least, most, count);
+    if (!complete_) PyErr_Format(PyExc_TypeError, "expected %zd to %zd arguments, got %zd", least, most, count);
   }
 
   bool complete() const { return complete_; }
@@ -128,8 +127,7 @@ regmax_attention read_attention(Arguments& in) {
   regmax_attention call{};
   int64_t seed = 0;
   in >> call.dtype >> call.kernel >> call.theta >> call.scale >> call.is_causal;
-  in >> call.heads >> call.groups >> call.queries >> call.keys >> call.e >> call.e_v >> call.q >> call.k >>
-      call.v;
+  in >> call.heads >> call.groups >> call.queries >> call.keys >> call.e >> call.e_v >> call.q >> call.k >> call.v;
   in >> call.mask >> call.mask_slices >> call.mask_rows >> call.bias >> call.bias_slices >> call.bias_rows;
   in >> call.dropout_p >> seed >> call.recompute >> call.threads;
   call.seed = static_cast<uint64_t>(seed);
@@ -173,8 +171,8 @@ PyObject* attention_take(PyObject*, PyObject* const* values, Py_ssize_t count) {
   uint8_t* joined;
   in >> starts >> columns >> numbers >> joined;
   if (!in.valid()) return nullptr;
-  return none_if(succeeded(
-      without_gil([&] { return regmax_attention_take(weights, starts, columns, numbers, joined); })));
+  return none_if(
+      succeeded(without_gil([&] { return regmax_attention_take(weights, starts, columns, numbers, joined); })));
 }
 
 PyObject* attention_backward(PyObject*, PyObject* const* values, Py_ssize_t count) {
@@ -212,8 +210,7 @@ PyObject* abi_version(PyObject*, PyObject*) { return PyLong_FromLong(regmax_abi_
 using FastCall = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t);
 
 PyMethodDef fast(const char* name, FastCall function) {
-  return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function)), METH_FASTCALL,
-          nullptr};
+  return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function)), METH_FASTCALL, nullptr};
 }
 
 PyMethodDef methods[] = {

@@ -147,8 +147,7 @@ int32_t regmax_force_tier(const char* name);
 
 /* Take threads from the host program's OpenMP, whose GOMP_parallel this is; NULL: from the core's own pool
  * again. A forked child, in which OpenMP's threads are gone, returns to the pool by itself. */
-void regmax_borrow_threads(void (*gomp_parallel)(void (*work)(void*), void* context, unsigned threads,
-                                                 unsigned flags));
+void regmax_borrow_threads(void (*gomp_parallel)(void (*work)(void*), void* context, unsigned threads, unsigned flags));
 
 /* The interface's version: the Python package refuses a library with another one. */
 int32_t regmax_abi_version(void);

@@ -98,8 +98,7 @@ inline bool is_decided(double tau, double bound, int64_t m, int64_t d, double la
 // The m candidates of one row, relative to the maximum, ranked.
 class RankedScores {
  public:
-  RankedScores(const double* x, int64_t m, double lam, IsotonicSpace space)
-      : m_(m), lam_(lam), space_(space) {
+  RankedScores(const double* x, int64_t m, double lam, IsotonicSpace space) : m_(m), lam_(lam), space_(space) {
     for (int64_t k = 0; k < m; ++k) space.ranked[k] = {x[k], k};
     sort_decreasing(space.ranked, m);
     best_ = best_prefix(space.ranked, m, lam);
@@ -111,12 +110,10 @@ class RankedScores {
     Ranked* const ranked = space_.ranked;
     // Weights centred on the prefix: pooled scores and threshold stay as small as the scores.
     const double length = static_cast<double>(best_.length), middle = (length + 1) / 2;
-    for (int64_t k = 0; k < best_.length; ++k)
-      ranked[k].value += lam_ * (static_cast<double>(k + 1) - middle);
+    for (int64_t k = 0; k < best_.length; ++k) ranked[k].value += lam_ * (static_cast<double>(k + 1) - middle);
     pool_decreasing(ranked, best_.length, space_.blocks);
     const double tau = (best_.sum - 1) / length;
-    for (int64_t k = 0; k < m_; ++k)
-      y[ranked[k].position] = k < best_.length ? larger(ranked[k].value - tau, 0) : 0;
+    for (int64_t k = 0; k < m_; ++k) y[ranked[k].position] = k < best_.length ? larger(ranked[k].value - tau, 0) : 0;
     normalise(y, m_);
   }
 

@@ -25,8 +25,7 @@ struct LaneGroups {
 
   static constexpr int64_t bytes_per_score = 2 * vector_bytes;
 
-  LaneGroups(void* memory, int64_t d)
-      : values(static_cast<float*>(memory)), ends(values + (d + 1) * lanes<float>) {}
+  LaneGroups(void* memory, int64_t d) : values(static_cast<float*>(memory)), ends(values + (d + 1) * lanes<float>) {}
 };
 
 // How the lanes' pieces end in one round; the first members are bits of lanes.
@@ -56,8 +55,7 @@ class LanePieces {
       rest_ += x;
       const W inner = greater(size_, count_);  // the string's end is fixed
       const V factor = nearly_inverse(count_), width = select(inner, lam_ * factor, V{});
-      const V upper = times_plus(sum_ + rest_, factor, width),
-              lower = times_plus(sum_ + rest_, factor, -width);
+      const V upper = times_plus(sum_ + rest_, factor, width), lower = times_plus(sum_ + rest_, factor, -width);
       const uint32_t rises = open & bits(greater(lower, high_)), falls = open & bits(greater(low_, upper));
       const uint32_t last = open & ~(rises | falls) & ~bits(inner);
       ends.length = select(from_bits<float>(rises), high_length_, ends.length);
@@ -97,8 +95,7 @@ class LanePieces {
 
   V lam_, size_;                          // scores from the piece's begin to the chain's end
   V begin_{}, count_{}, sum_{}, rest_{};  // of the piece: what is read of it, minus its dual
-  V high_ = splat(far), high_length_{}, low_ = splat(-far),
-    low_length_{};  // its slope's bounds, and where met
+  V high_ = splat(far), high_length_{}, low_ = splat(-far), low_length_{};  // its slope's bounds, and where met
 };
 
 class LaneStrings {

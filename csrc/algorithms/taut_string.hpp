@@ -38,8 +38,7 @@ inline StringPiece follow_piece(const double* x, int64_t m, double lam, int64_t 
   int64_t low_end = begin, high_end = begin, i = begin;
   for (; i + 1 < m; ++i) {
     sum += x[i];
-    const double factor = reciprocal(i + 1 - begin), upper = (sum + lam) * factor,
-                 lower = (sum - lam) * factor;
+    const double factor = reciprocal(i + 1 - begin), upper = (sum + lam) * factor, lower = (sum - lam) * factor;
     if ((lower > high) | (upper < low)) return {lower > high ? high_end : low_end, lower > high ? 1 : -1, i};
     high_end = upper <= high ? i + 1 : high_end;
     low_end = lower >= low ? i + 1 : low_end;

@@ -45,8 +45,7 @@ struct TvSpace {
   Knot* knots;  // 2 m
   Clip* clips;  // m
 
-  TvSpace(void* memory, int64_t m)
-      : knots(static_cast<Knot*>(memory)), clips(reinterpret_cast<Clip*>(knots + 2 * m)) {}
+  TvSpace(void* memory, int64_t m) : knots(static_cast<Knot*>(memory)), clips(reinterpret_cast<Clip*>(knots + 2 * m)) {}
 };
 
 // The derivative of the cost so far as a queue of knots: it equals `first` before the first knot and `last`
@@ -76,8 +75,7 @@ class CostDerivative {
 
   double root() const {
     Line line = first_;
-    for (const Knot* knot = head_; knot != tail_ && line.at(knot->t) <= 0; ++knot)
-      line = sum(line, knot->change);
+    for (const Knot* knot = head_; knot != tail_ && line.at(knot->t) <= 0; ++knot) line = sum(line, knot->change);
     return line.root(0);
   }
 
@@ -90,8 +88,7 @@ class CostDerivative {
 };
 
 // Which positions share their value with the previous one, found backwards from the last.
-inline void find_joined(const double* x, int64_t m, double lam, TvSpace space, uint8_t* joined,
-                        int8_t* rises) {
+inline void find_joined(const double* x, int64_t m, double lam, TvSpace space, uint8_t* joined, int8_t* rises) {
   CostDerivative cost(space.knots, m);
   for (int64_t i = 0; i < m; ++i) {
     cost.add_score(x[i], lam, i == 0);
@@ -122,8 +119,7 @@ inline void fill_segments(const double* x, int64_t m, double lam, const uint8_t*
 }
 
 // z and joined for one chain of m >= 1 scores; `rises` is scratch for m signs.
-inline void prox_tv(const double* x, int64_t m, double lam, TvSpace space, double* z, uint8_t* joined,
-                    int8_t* rises) {
+inline void prox_tv(const double* x, int64_t m, double lam, TvSpace space, double* z, uint8_t* joined, int8_t* rises) {
   if (lam == 0) {
     for (int64_t i = 0; i < m; ++i) z[i] = x[i], joined[i] = 0;
     return;

@@ -65,16 +65,14 @@ class Backward {
   int32_t run() {
     if (!panels_ || !keys_) return REGMAX_OUT_OF_MEMORY;
     run_jobs(
-        kv_heads(call_), call_.threads,
-        [](void* self, int64_t head) { static_cast<Backward*>(self)->pack(head); }, this);
+        kv_heads(call_), call_.threads, [](void* self, int64_t head) { static_cast<Backward*>(self)->pack(head); },
+        this);
     const int64_t ranges = ranges_per_head();
-    return run_with_scratch<BackwardScratch<T>>(kv_heads(call_) * ranges, call_.threads, call_,
-                                                [this, ranges](int64_t job, BackwardScratch<T>& scratch) {
-                                                  const int64_t range = job % ranges;
-                                                  return differentiate(
-                                                      job / ranges, call_.keys * range / ranges,
-                                                      call_.keys * (range + 1) / ranges, scratch);
-                                                });
+    return run_with_scratch<BackwardScratch<T>>(
+        kv_heads(call_) * ranges, call_.threads, call_, [this, ranges](int64_t job, BackwardScratch<T>& scratch) {
+          const int64_t range = job % ranges;
+          return differentiate(job / ranges, call_.keys * range / ranges, call_.keys * (range + 1) / ranges, scratch);
+        });
   }
 
  private:
@@ -98,15 +96,13 @@ class Backward {
     }
     if (missing) keys_.pack(kv_head);
     if (missing || dense) {
-      pack_panels(values_of(kv_head), nullptr, call_.keys, call_.e_v,
-                  panels_.get() + kv_head * panel_numbers());
+      pack_panels(values_of(kv_head), nullptr, call_.keys, call_.e_v, panels_.get() + kv_head * panel_numbers());
     }
   }
 
   // With few heads, ranges of keys share out the work.
   int64_t ranges_per_head() const {
-    const int64_t heads = kv_heads(call_), most = call_.keys / 64 + 1,
-                  wanted = (call_.threads + heads - 1) / heads;
+    const int64_t heads = kv_heads(call_), most = call_.keys / 64 + 1, wanted = (call_.threads + heads - 1) / heads;
     return wanted < 1 ? 1 : wanted < most ? wanted : most;
   }
 
@@ -115,8 +111,7 @@ class Backward {
     T* const k_grad = static_cast<T*>(call_.k_grad) + kv_head * call_.keys * call_.e;
     T* const v_grad = static_cast<T*>(call_.v_grad) + kv_head * call_.keys * call_.e_v;
     std::memset(k_grad + begin * call_.e, 0, static_cast<std::size_t>((end - begin) * call_.e) * sizeof(T));
-    std::memset(v_grad + begin * call_.e_v, 0,
-                static_cast<std::size_t>((end - begin) * call_.e_v) * sizeof(T));
+    std::memset(v_grad + begin * call_.e_v, 0, static_cast<std::size_t>((end - begin) * call_.e_v) * sizeof(T));
     regmax_weights_block again{};
     bool done = true;
     for (int64_t b = 0; b < blocks_per_kv_head() && done; ++b) {
@@ -143,8 +138,7 @@ class Backward {
     }
     again.rows = again.size = 0;
     if (!ForwardBlock<T>(call_, mapping_, keys_, block, s.forward).weigh(again)) return false;
-    for (int64_t r = 0; r < block.rows; ++r)
-      weights.start[r] = again.starts[r], weights.count[r] = again.counts[r];
+    for (int64_t r = 0; r < block.rows; ++r) weights.start[r] = again.starts[r], weights.count[r] = again.counts[r];
     weights.size = again.size;
     weights.columns = again.columns;
     weights.values = typed<T>(again.values);
@@ -152,8 +146,8 @@ class Backward {
     return true;
   }
 
-  void differentiate_block(const QueryBlock& block, const BlockWeights<T>& weights, int64_t begin,
-                           int64_t end, T* k_grad, T* v_grad, BackwardScratch<T>& s) {
+  void differentiate_block(const QueryBlock& block, const BlockWeights<T>& weights, int64_t begin, int64_t end,
+                           T* k_grad, T* v_grad, BackwardScratch<T>& s) {
     const bool dense = is_dense(call_, block, weights.size);
     T* const q_grad = begin == 0 ? static_cast<T*>(call_.q_grad) + block.row(call_) * call_.e : nullptr;
     if (!is_constant(block, weights)) {
@@ -171,8 +165,8 @@ class Backward {
 
   // Whether a row's weights do not depend on its scores.
   bool is_constant(const WeightRow<T>& row) const {
-    return row.count == 0 || (row.values[0] == row.values[0] &&
-                              mapping_.is_constant({row.values, nullptr, row.joined, row.count}));
+    return row.count == 0 ||
+           (row.values[0] == row.values[0] && mapping_.is_constant({row.values, nullptr, row.joined, row.count}));
   }
 
   bool is_constant(const QueryBlock& block, const BlockWeights<T>& weights) const {
@@ -205,8 +199,8 @@ class Backward {
       const T* const line = s.forward.scores + r * scores_stride<T>(call_);
       T* const grad = s.scores_grad + weights.start[r];
       for (int64_t k = 0; k < row.count; ++k) {
-        grad[k] = scale * (dense ? line[row.columns[k]]
-                                 : inner_product(out_grad, v + row.columns[k] * call_.e_v, call_.e_v));
+        grad[k] =
+            scale * (dense ? line[row.columns[k]] : inner_product(out_grad, v + row.columns[k] * call_.e_v, call_.e_v));
       }
       if (dropout_.active()) {
         for (int64_t k = 0; k < row.count; ++k) {
@@ -221,8 +215,7 @@ class Backward {
   void multiply_by_values(const QueryBlock& block, BackwardScratch<T>& s) {
     const int64_t tiled = (block.rows + score_rows - 1) / score_rows * score_rows;
     const T* const out_grad = typed<T>(call_.out_grad) + block.row(call_) * call_.e_v;
-    for (int64_t i = 0; i < tiled * call_.e_v; ++i)
-      s.out_grad[i] = i < block.rows * call_.e_v ? out_grad[i] : 0;
+    for (int64_t i = 0; i < tiled * call_.e_v; ++i) s.out_grad[i] = i < block.rows * call_.e_v ? out_grad[i] : 0;
     const T* panel = panels_.get() + block.head / call_.groups * panel_numbers();
     for (int64_t p = 0; p < panels_of<T>(depth(block)); ++p, panel += panel_width<T> * call_.e_v) {
       multiply_panel<T>(s.out_grad, tiled, call_.e_v, panel, s.forward.scores + p * panel_width<T>,
@@ -231,25 +224,23 @@ class Backward {
   }
 
   // dQ where q_grad is not nullptr, and dK from begin to end.
-  void multiply_densely(const QueryBlock& block, const BlockWeights<T>& weights, int64_t begin, int64_t end,
-                        T* q_grad, T* k_grad, BackwardScratch<T>& s) {
+  void multiply_densely(const QueryBlock& block, const BlockWeights<T>& weights, int64_t begin, int64_t end, T* q_grad,
+                        T* k_grad, BackwardScratch<T>& s) {
     const int64_t stride = scores_stride<T>(call_), seen = depth(block);
     for (int64_t r = 0; r < block.rows; ++r) {
       const WeightRow<T> row = weights.row(r);
-      expand(s.scores_grad + weights.start[r], row.columns, row.count, 0, seen,
-             s.forward.scores + r * stride);
+      expand(s.scores_grad + weights.start[r], row.columns, row.count, 0, seen, s.forward.scores + r * stride);
     }
     const T* const keys = keys_of(block.head / call_.groups);
     if (q_grad) multiply<T>({s.forward.scores, stride, 1}, keys, block.rows, seen, call_.e, q_grad, false);
     const int64_t last = end < seen ? end : seen;
-    multiply<T>({s.forward.scores + begin, 1, stride}, typed<T>(call_.q) + block.row(call_) * call_.e,
-                last - begin, block.rows, call_.e, k_grad + begin * call_.e, true);
+    multiply<T>({s.forward.scores + begin, 1, stride}, typed<T>(call_.q) + block.row(call_) * call_.e, last - begin,
+                block.rows, call_.e, k_grad + begin * call_.e, true);
   }
 
-  void multiply_sparsely(const QueryBlock& block, const BlockWeights<T>& weights, int64_t begin, int64_t end,
-                         T* q_grad, T* k_grad, BackwardScratch<T>& s) {
-    const T *const keys = keys_of(block.head / call_.groups), *const q = typed<T>(call_.q) +
-                                                                         block.row(call_) * call_.e;
+  void multiply_sparsely(const QueryBlock& block, const BlockWeights<T>& weights, int64_t begin, int64_t end, T* q_grad,
+                         T* k_grad, BackwardScratch<T>& s) {
+    const T *const keys = keys_of(block.head / call_.groups), *const q = typed<T>(call_.q) + block.row(call_) * call_.e;
     for (int64_t r = 0; r < block.rows; ++r) {
       const WeightRow<T> row = weights.row(r);
       const T* const grad = s.scores_grad + weights.start[r];
@@ -261,27 +252,25 @@ class Backward {
     }
   }
 
-  void add_values(const QueryBlock& block, const BlockWeights<T>& weights, bool dense, int64_t begin,
-                  int64_t end, T* v_grad, BackwardScratch<T>& s) {
+  void add_values(const QueryBlock& block, const BlockWeights<T>& weights, bool dense, int64_t begin, int64_t end,
+                  T* v_grad, BackwardScratch<T>& s) {
     const int64_t stride = scores_stride<T>(call_), last = end < depth(block) ? end : depth(block);
     const T* const out_grad = typed<T>(call_.out_grad) + block.row(call_) * call_.e_v;
     for (int64_t r = 0; r < block.rows && last > begin; ++r) {
       const WeightRow<T> row = weights.row(r);
-      const T* const y =
-          dropout_.drop(block.row(call_) + r, row.values, row.columns, row.count, s.forward.weights);
+      const T* const y = dropout_.drop(block.row(call_) + r, row.values, row.columns, row.count, s.forward.weights);
       if (dense) {
         expand(y, row.columns, row.count, begin, last, s.dense_weights + r * stride);
         continue;
       }
       for (int64_t k = 0; k < row.count; ++k) {
         const int32_t j = row.columns[k];
-        if (j >= begin && j < end)
-          add_multiple(y[k], out_grad + r * call_.e_v, call_.e_v, v_grad + j * call_.e_v);
+        if (j >= begin && j < end) add_multiple(y[k], out_grad + r * call_.e_v, call_.e_v, v_grad + j * call_.e_v);
       }
     }
     if (!dense) return;
-    multiply<T>({s.dense_weights, 1, stride}, out_grad, last - begin, block.rows, call_.e_v,
-                v_grad + begin * call_.e_v, true);
+    multiply<T>({s.dense_weights, 1, stride}, out_grad, last - begin, block.rows, call_.e_v, v_grad + begin * call_.e_v,
+                true);
   }
 
   const regmax_attention& call_;

@@ -13,8 +13,7 @@ namespace regmax::REGMAX_ISA {
 // A multiple of 16, and with it of score_rows and of the lanes of a group.
 template <class T>
 inline int64_t rows_per_block(const regmax_attention& call) {
-  const int64_t fitting =
-      attention_scores_bytes / (static_cast<int64_t>(sizeof(T)) * (call.keys + 1)) / 16 * 16;
+  const int64_t fitting = attention_scores_bytes / (static_cast<int64_t>(sizeof(T)) * (call.keys + 1)) / 16 * 16;
   return fitting < 16 ? 16 : fitting > 64 ? 64 : fitting;
 }
 
@@ -66,8 +65,7 @@ inline const T* typed(const void* p) {
 template <class T>
 class Memory {
  public:
-  explicit Memory(int64_t count)
-      : at_(static_cast<T*>(std::malloc(sizeof(T) * static_cast<std::size_t>(count + 1)))) {}
+  explicit Memory(int64_t count) : at_(static_cast<T*>(std::malloc(sizeof(T) * static_cast<std::size_t>(count + 1)))) {}
   ~Memory() { std::free(at_); }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;

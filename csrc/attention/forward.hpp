@@ -39,8 +39,8 @@ class PackedKeys {
 
   void pack_all() {
     run_jobs(
-        kv_heads(call_), call_.threads,
-        [](void* self, int64_t head) { static_cast<PackedKeys*>(self)->pack(head); }, this);
+        kv_heads(call_), call_.threads, [](void* self, int64_t head) { static_cast<PackedKeys*>(self)->pack(head); },
+        this);
   }
 
   const T* panel(int64_t head, int64_t p) const {
@@ -48,16 +48,13 @@ class PackedKeys {
   }
 
   // The columns of the kept keys; nullptr if all are kept.
-  const int32_t* index(int64_t head) const {
-    return shared_mask() ? index_.get() + head * call_.keys : nullptr;
-  }
+  const int32_t* index(int64_t head) const { return shared_mask() ? index_.get() + head * call_.keys : nullptr; }
 
   // How many of the keys 0, ..., visible - 1 are kept.
   int64_t kept_among(int64_t head, int64_t visible) const {
     if (!shared_mask()) return visible;
     const int32_t* const kept = index(head);
-    return std::partition_point(kept, kept + counts_.get()[head], [=](int32_t j) { return j < visible; }) -
-           kept;
+    return std::partition_point(kept, kept + counts_.get()[head], [=](int32_t j) { return j < visible; }) - kept;
   }
 
  private:
@@ -120,12 +117,7 @@ class ForwardBlock {
  public:
   ForwardBlock(const regmax_attention& call, const AttentionMapping<T>& mapping, const PackedKeys<T>& keys,
                const QueryBlock& block, ForwardScratch<T>& s)
-      : call_(call),
-        mapping_(mapping),
-        keys_(keys),
-        block_(block),
-        s_(s),
-        kv_head_(block.head / call.groups) {}
+      : call_(call), mapping_(mapping), keys_(keys), block_(block), s_(s), kv_head_(block.head / call.groups) {}
 
   bool run(regmax_weights_block& weights, T* out) {
     if (!weigh(weights)) return false;
@@ -185,8 +177,8 @@ class ForwardBlock {
     // Maxima come with the products, for the panels that all rows cover and if no bias or mask follows.
     const int64_t whole = call_.bias || row_masks() ? 0 : shortest / panel_width<T>;
     for (int64_t p = 0; p < panels_of<T>(longest); ++p) {
-      multiply_panel(s_.queries, tiled, call_.e, keys_.panel(kv_head_, p), s_.scores + p * panel_width<T>,
-                     stride_, p < whole ? s_.maxima : nullptr);
+      multiply_panel(s_.queries, tiled, call_.e, keys_.panel(kv_head_, p), s_.scores + p * panel_width<T>, stride_,
+                     p < whole ? s_.maxima : nullptr);
     }
     done_ = whole * panel_width<T>;
   }
@@ -224,8 +216,7 @@ class ForwardBlock {
     const int32_t* columns = keys_.index(kv_head_);
     const int64_t query = block_.first + i;
     if (call_.bias) {
-      const int64_t line =
-          call_.bias_slices[block_.head] * call_.bias_rows + (call_.bias_rows > 1 ? query : 0);
+      const int64_t line = call_.bias_slices[block_.head] * call_.bias_rows + (call_.bias_rows > 1 ? query : 0);
       const T* const bias = typed<T>(call_.bias) + line * call_.keys;
       for (int64_t j = 0; j < length; ++j) x[j] += bias[columns ? columns[j] : j];
     }
@@ -285,10 +276,9 @@ inline int32_t with_attention_mapping(const regmax_attention& call, const Use& u
   return with_mapping(call.kernel, call.theta, nullptr, 0, [&](auto kind) {
     using Mapping = decltype(kind);
     if constexpr (Mapping::on_simplex) {
-      const AttentionMapping<T> mapping{[](ForwardBlock<T>& block, regmax_weights_block& weights) {
-                                          return block.template map<Mapping>(weights);
-                                        },
-                                        Mapping::template is_constant<T>, Mapping::template multiply<T>};
+      const AttentionMapping<T> mapping{
+          [](ForwardBlock<T>& block, regmax_weights_block& weights) { return block.template map<Mapping>(weights); },
+          Mapping::template is_constant<T>, Mapping::template multiply<T>};
       return use(mapping);
     } else {
       return int32_t{REGMAX_BAD_ARGUMENT};

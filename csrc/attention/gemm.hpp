@@ -57,8 +57,7 @@ struct Tile {
 
 // c (+)= a b for one tile; c and b have rows of whole vectors.
 template <class T, int rows, int vectors>
-inline void multiply_tile(Strided<T> a, const T* b, int64_t b_row, int64_t depth, T* c, int64_t c_row,
-                          bool add) {
+inline void multiply_tile(Strided<T> a, const T* b, int64_t b_row, int64_t depth, T* c, int64_t c_row, bool add) {
   Tile<T, rows, vectors> tile;
   if (add) {
     tile.load_from(c, c_row);
@@ -85,8 +84,7 @@ inline void multiply(Strided<T> a, const T* b, int64_t rows, int64_t depth, int6
   for (; r + value_rows <= rows; r += value_rows) {
     multiply_strip<T, value_rows>({a.at + r * a.row, a.row, a.column}, b, width, depth, c + r * width, add);
   }
-  for (; r < rows; ++r)
-    multiply_strip<T, 1>({a.at + r * a.row, a.row, a.column}, b, width, depth, c + r * width, add);
+  for (; r < rows; ++r) multiply_strip<T, 1>({a.at + r * a.row, a.row, a.column}, b, width, depth, c + r * width, add);
 }
 
 // Panels of rows, for products with their transpose: [panel][dimension][row of the panel].
@@ -121,8 +119,7 @@ inline void pack_panels(const T* x, const int32_t* index, int64_t n, int64_t wid
 // One panel of products: c[r][j] = <a_r, row j of the panel>, for `rows` rows, a multiple of score_rows.
 // Updates the maxima by lane of every row, unless maxima is nullptr.
 template <class T>
-inline void multiply_panel(const T* a, int64_t rows, int64_t width, const T* panel, T* c, int64_t c_row,
-                           T* maxima) {
+inline void multiply_panel(const T* a, int64_t rows, int64_t width, const T* panel, T* c, int64_t c_row, T* maxima) {
   for (int64_t r = 0; r < rows; r += score_rows) {
     Tile<T, score_rows, score_vectors> tile;
     tile.clear();
@@ -149,14 +146,12 @@ inline T inner_product(const T* a, const T* b, int64_t width) {
 template <class T>
 inline void add_multiple(T factor, const T* x, int64_t width, T* y) {
   const Vec<T> factors = splat(factor);
-  for (int64_t i = 0; i < width; i += lanes<T>)
-    store<T>(y + i, times_plus(factors, load(x + i), load(y + i)));
+  for (int64_t i = 0; i < width; i += lanes<T>) store<T>(y + i, times_plus(factors, load(x + i), load(y + i)));
 }
 
 // out = sum_k weights[k] x[columns[k]], the sum in registers.
 template <class T, int vectors>
-inline void sum_rows_tile(const T* weights, const int32_t* columns, int64_t count, const T* x, int64_t width,
-                          T* out) {
+inline void sum_rows_tile(const T* weights, const int32_t* columns, int64_t count, const T* x, int64_t width, T* out) {
   Vec<T> sums[vectors] = {};
   for (int64_t k = 0; k < count; ++k) {
     const T* const row = x + columns[k] * width;
@@ -167,8 +162,7 @@ inline void sum_rows_tile(const T* weights, const int32_t* columns, int64_t coun
 }
 
 template <class T>
-inline void sum_rows(const T* weights, const int32_t* columns, int64_t count, const T* x, int64_t width,
-                     T* out) {
+inline void sum_rows(const T* weights, const int32_t* columns, int64_t count, const T* x, int64_t width, T* out) {
   int64_t e = 0;
   for (; e + 4 * lanes<T> <= width; e += 4 * lanes<T>) {
     sum_rows_tile<T, 4>(weights, columns, count, x + e, width, out + e);

@@ -20,14 +20,11 @@ inline void free_block(regmax_weights_block& block) {
 }
 
 // Whether a row's columns are 0, 1, ..., as in flat rows: then it needs no gathering.
-inline bool is_prefix(const int32_t* columns, int64_t count) {
-  return count > 0 && columns[count - 1] == count - 1;
-}
+inline bool is_prefix(const int32_t* columns, int64_t count) { return count > 0 && columns[count - 1] == count - 1; }
 
 // Expands the part of a row at columns from begin to end to a dense line.
 template <class T>
-inline void expand(const T* values, const int32_t* columns, int64_t count, int64_t begin, int64_t end,
-                   T* line) {
+inline void expand(const T* values, const int32_t* columns, int64_t count, int64_t begin, int64_t end, T* line) {
   if (is_prefix(columns, count)) {
     const int64_t last = count < end ? count : end, done = last > begin ? last - begin : 0;
     std::memcpy(line, values + begin, static_cast<std::size_t>(done) * sizeof(T));
@@ -44,8 +41,7 @@ inline void expand(const T* values, const int32_t* columns, int64_t count, int64
 // passes agree, whatever the number of threads.
 class Dropout {
  public:
-  Dropout(double p, uint64_t seed)
-      : bound_(static_cast<uint64_t>(p * 9007199254740992.0)), seed_(seed), p_(p) {}
+  Dropout(double p, uint64_t seed) : bound_(static_cast<uint64_t>(p * 9007199254740992.0)), seed_(seed), p_(p) {}
 
   bool active() const { return p_ > 0; }
 

@@ -134,8 +134,8 @@ struct Fusedmax : HasLam {
 
   // Rows with many joined weights, by prefix sums. False if a segment spans deleted positions.
   template <class T>
-  static bool multiply_whole(const T*, const T* v, const uint64_t* support, const uint64_t* joined, int64_t d,
-                             T* out, Workspace& w) {
+  static bool multiply_whole(const T*, const T* v, const uint64_t* support, const uint64_t* joined, int64_t d, T* out,
+                             Workspace& w) {
     uint64_t before = 0;
     for (int64_t i = 0; i < words_of(d); ++i) {
       if (joined[i] & ~(support[i] << 1 | before)) return false;
@@ -169,9 +169,8 @@ struct Fusedmax : HasLam {
   template <class T>
   static bool is_one_segment(const ScalarRow<T>& row, double lam) {
     double total[1] = {};
-    sum_terms<T>(row.m, total, [&](int64_t i, Vec<T>* s) {
-      s[0] += load_left(row.x + i, row.m - i, row.top) - splat(row.top);
-    });
+    sum_terms<T>(row.m, total,
+                 [&](int64_t i, Vec<T>* s) { s[0] += load_left(row.x + i, row.m - i, row.top) - splat(row.top); });
     const double mean = total[0] / static_cast<double>(row.m);
     double sum = 0, largest = 0, smallest = 0;
     for (int64_t i = 0; i + 1 < row.m; ++i) {
@@ -212,8 +211,8 @@ struct Fusedmax : HasLam {
   // Each segment's mean minus the mean of all, zeros off the support. A segment ends where the next begins
   // and where the support ends.
   template <class T>
-  static void write_means(const double* sums, double mean, const uint64_t* support, const uint64_t* joined,
-                          int64_t d, T* out) {
+  static void write_means(const double* sums, double mean, const uint64_t* support, const uint64_t* joined, int64_t d,
+                          T* out) {
     int64_t begin = 0;
     uint64_t before = 0;
     bool inside = false;

@@ -16,8 +16,7 @@ class WholeSegments {
   using V = Vec<float>;
 
  public:
-  explicit WholeSegments(Workspace& w)
-      : w_(w), groups_(w.groups, w.d), strings_(copies(), w.copy_stride, groups_) {}
+  explicit WholeSegments(Workspace& w) : w_(w), groups_(w.groups, w.d), strings_(copies(), w.copy_stride, groups_) {}
 
   // Maps those of the `wanted` rows that are flat, and returns their bits. A row may be stored in
   // Workspace::copies already.

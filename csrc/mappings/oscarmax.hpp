@@ -21,9 +21,7 @@ struct Oscarmax : HasLam {
   static constexpr Joins joins = Joins::anywhere;
 
   // --- Lane tier ---
-  static bool fits_lanes(double lam) {
-    return lam <= 0.125;
-  }  // arithmetic in T stays as accurate as the scores
+  static bool fits_lanes(double lam) { return lam <= 0.125; }  // arithmetic in T stays as accurate as the scores
 
   template <class T>
   class Lanes {
@@ -157,8 +155,8 @@ struct Oscarmax : HasLam {
 
   // A uniform row: J v is the mean minus the mean. False for all others.
   template <class T>
-  static bool multiply_whole(const T* y, const T*, const uint64_t* support, const uint64_t*, int64_t d,
-                             T* out, Workspace&) {
+  static bool multiply_whole(const T* y, const T*, const uint64_t* support, const uint64_t*, int64_t d, T* out,
+                             Workspace&) {
     if (count_bits(support, d) < d) return false;
     const Vec<T> same = splat(y[0]);
     for (int64_t i = 0; i < d; i += lanes<T>) {
@@ -186,8 +184,7 @@ struct Oscarmax : HasLam {
   template <class T>
   static bool is_one_cluster(const ScalarRow<T>& row, double lam) {
     Vec<T> low = splat(row.top);
-    for (int64_t i = 0; i < row.m; i += lanes<T>)
-      low = smaller(load_left(row.x + i, row.m - i, row.top), low);
+    for (int64_t i = 0; i < row.m; i += lanes<T>) low = smaller(load_left(row.x + i, row.m - i, row.top), low);
     const double range = static_cast<double>(row.top) + static_cast<double>(max_lanes<T>(-low));
     return range <= lam * static_cast<double>(row.m) / 2;
   }
@@ -200,8 +197,7 @@ struct Oscarmax : HasLam {
       const T* const candidates = static_cast<const T*>(row.w.candidates);
       return finish(row, SortedBlocks<T>(candidates, row.count, lam, row.w), lam, bound);
     }
-    return finish(row, RankedScores(row.w.x, row.count, lam, IsotonicSpace(row.w.pooling, row.m)), lam,
-                  bound);
+    return finish(row, RankedScores(row.w.x, row.count, lam, IsotonicSpace(row.w.pooling, row.m)), lam, bound);
   }
   template <class T, class Scores>
   static double finish(ScalarRow<T>& row, Scores scores, double lam, double bound) {

@@ -40,9 +40,7 @@ struct Sparsemax : JoinsNothing {
     static Vec<T> guess(const Vec<T>* maxima, bool is_short) {
       return lane_threshold<T>(maxima, lanes<T>, splat(T(-1)), is_short ? 2 : 3).tau;
     }
-    static REGMAX_INLINE void add(Where<T> above, Vec<T> z, Vec<T>* sums) {
-      sums[0] = add_where(above, sums[0], z);
-    }
+    static REGMAX_INLINE void add(Where<T> above, Vec<T> z, Vec<T>* sums) { sums[0] = add_where(above, sums[0], z); }
     // The step from tau to the threshold of exactly these scores, for weights of type Weight. Returns the far
     // lanes, whose step is so large next to the weights that these would be rounded.
     template <class Weight>

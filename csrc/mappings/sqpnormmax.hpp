@@ -140,8 +140,7 @@ struct Sqpnormmax : JoinsNothing {
 
     static Vec<T> guess(const Vec<T>* maxima, bool) {
       Vec<T> tau = splat(T(-1));
-      for (int round = 0; round < 3; ++round)
-        tau += lane_cubic_step<T>(lane_cubic_sums<T>(maxima, lanes<T>, -tau));
+      for (int round = 0; round < 3; ++round) tau += lane_cubic_step<T>(lane_cubic_sums<T>(maxima, lanes<T>, -tau));
       return tau;
     }
     static REGMAX_INLINE void add(Where<T> above, Vec<T> relative, Vec<T>* sums) {
@@ -167,6 +166,7 @@ struct Sqpnormmax : JoinsNothing {
       const Vec<T> largest = -tau - *step;
       const uint32_t near = bits(greater(moved.s2 * splat(T(4)), all.s2)) &
                             bits(greater(largest * splat(small_step), larger(last, -last)));
+      *step = smaller(*step, tau * T(-0.75));  // scores that leave the support count as squares: not too far
       return ~near & all_lanes<T>;
     }
     static constexpr bool count_decreases = false;

@@ -85,8 +85,9 @@ class ScalarRow {
 
   void spread_evenly() {
     set_all(w.chosen, m);
-    for (int64_t k = 0; k < m; ++k) w.y[k] = 1 / static_cast<double>(m);
+    std::fill_n(w.y, m, 1 / static_cast<double>(m));
     count = m;
+    is_uniform = true;
   }
 
   const T* x;
@@ -94,6 +95,7 @@ class ScalarRow {
   Workspace& w;
   T top;
   int64_t count = 0;
+  bool is_uniform = false;
 };
 
 // The nonzero weights of one row and a direction v, both compacted; v is to be replaced by J v.

@@ -33,9 +33,7 @@ class Cascade {
       left = whole_rows_.run(rows, left, out);
       if (Mapping::template whole<T> == Whole::by_segments) costly_ += __builtin_popcount(before & ~left);
     }
-    left |= slow;
-    costly_ += __builtin_popcount(left);
-    for (; left; left &= left - 1) map_scalar_row<T, Mapping>(__builtin_ctz(left), w_, out);
+    for (left |= slow; left; left &= left - 1) costly_ += !map_scalar_row<T, Mapping>(__builtin_ctz(left), w_, out);
   }
 
   // How many rows took a tier whose cost per score is far above a pass.

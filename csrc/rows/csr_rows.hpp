@@ -73,15 +73,7 @@ class CsrRows {
     begin_row(r);
     return {this, r};
   }
-  // A row that is not final is taken back.
-  bool end_whole(const WholeRow& row, int r, bool is_final) {
-    if (!row.out) return true;  // out of memory
-    if (is_final)
-      end_row(r);
-    else
-      block_.size = block_.starts[first_ + r];
-    return is_final;
-  }
+  void end_whole(int r) { end_row(r); }
 
   template <class Segments>
   void write_segments(int r, int64_t length, const Segments& segments) {
@@ -97,10 +89,14 @@ class CsrRows {
 
   // A weight is joined if it equals that of the kept position before it.
   template <class Mapping>
-  void write_chosen(int r, const T* values, const uint64_t* words, const uint64_t* kept) {
+  void write_chosen(int r, const T* values, const uint64_t* words, const uint64_t* kept, bool is_uniform) {
     const int64_t length = group.length[r];
     if (!reserve(length)) return;
     begin_row(r);
+    if (is_uniform) {
+      append_segment(r, values[0], 0, length, false);
+      return end_row(r);
+    }
     T before = 0;
     for (int64_t i = 0; i < words_of(length); ++i) {
       for (uint64_t rest = kept[i]; rest; rest &= rest - 1) {
@@ -129,9 +125,7 @@ class CsrRows {
   T* values() const { return static_cast<T*>(block_.values); }
 
   void begin_row(int r) { block_.starts[first_ + r] = block_.size; }
-  void end_row(int r) {
-    block_.counts[first_ + r] = static_cast<int32_t>(block_.size - block_.starts[first_ + r]);
-  }
+  void end_row(int r) { block_.counts[first_ + r] = static_cast<int32_t>(block_.size - block_.starts[first_ + r]); }
 
   void push(int32_t column, T value, bool joined) {
     block_.columns[block_.size] = column;
@@ -163,8 +157,10 @@ class CsrRows {
     T* const out = values() + block_.size;
     for (int64_t k = 0; k < count; k += lanes<T>) store<T>(out + k, splat(weight));
     for (int64_t k = 0; k < count; ++k) block_.columns[block_.size + k] = column(r, begin + k);
-    std::memset(block_.joined + block_.size, 1, static_cast<std::size_t>(count));
-    block_.joined[block_.size] = joined;
+    if (joins_neighbours_) {
+      std::memset(block_.joined + block_.size, 1, static_cast<std::size_t>(count));
+      block_.joined[block_.size] = joined;
+    }
     block_.size += count;
   }
 

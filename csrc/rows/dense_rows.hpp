@@ -101,8 +101,7 @@ class DenseRows {
     prefetch_next(r);
     return {y(r), call_.support ? support(r) : nullptr, call_.d, streamed_};
   }
-  // Returns whether the row is final; otherwise it will be written again.
-  REGMAX_INLINE bool end_whole(const WholeRow&, int, bool is_final) { return is_final; }
+  REGMAX_INLINE void end_whole(int) {}
 
   template <class Segments>
   void write_segments(int r, int64_t length, const Segments& segments) {
@@ -128,13 +127,12 @@ class DenseRows {
 
   SourceRow<T> scalar_row(int r) const {
     const int64_t i = first_ + r;
-    return {call_.x + i * call_.d, mask_row(call_.mask, i, call_.d), call_.d, call_.theta.of(i),
-            call_.gamma.of(i)};
+    return {call_.x + i * call_.d, mask_row(call_.mask, i, call_.d), call_.d, call_.theta.of(i), call_.gamma.of(i)};
   }
 
   // Weights at the bits of `words`. `kept` are the bits of the scores that were not deleted.
   template <class Mapping>
-  void write_chosen(int r, const T* values, const uint64_t* words, const uint64_t* kept) {
+  void write_chosen(int r, const T* values, const uint64_t* words, const uint64_t* kept, bool) {
     expand_row(values, words, call_.d, y(r));
     if (call_.support) nonzero_bits(y(r), call_.d, support(r));
     if (!call_.joined) return;
@@ -156,9 +154,7 @@ class DenseRows {
   uint64_t* support(int r) const { return call_.support + (first_ + r) * words_; }
   uint64_t* joined(int r) const { return call_.joined + (first_ + r) * words_; }
 
-  REGMAX_INLINE void prefetch_next(int r) const {
-    prefetch_row(call_.x + (first_ + r + lanes<T>)*call_.d, call_.d);
-  }
+  REGMAX_INLINE void prefetch_next(int r) const { prefetch_row(call_.x + (first_ + r + lanes<T>)*call_.d, call_.d); }
 
   // Rows with masks, with gamma, or with their own strengths.
   template <class Mapping>

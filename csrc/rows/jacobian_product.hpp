@@ -25,8 +25,7 @@ inline void find_joined_bytes(const T* y, const uint64_t* joined, int64_t d, Wor
     for (uint64_t rest = w.kept[word]; rest; rest &= rest - 1) {
       const int64_t i = word * 64 + __builtin_ctzll(rest);
       const uint64_t bit = rest & -rest;
-      if (w.chosen[word] & bit)
-        w.joined[k++] = joined ? (joined[word] & bit) != 0 : before >= 0 && y[before] == y[i];
+      if (w.chosen[word] & bit) w.joined[k++] = joined ? (joined[word] & bit) != 0 : before >= 0 && y[before] == y[i];
       before = i;
     }
   }
@@ -42,8 +41,7 @@ void multiply_scalar_row(const Rows<T>& call, int64_t i, Workspace& w) {
   if (!call.support) nonzero_bits(row_y, d, w.words);
   const uint64_t* const support = call.support ? bits_row(call.support, i, d) : w.words;
   mask_bits(keep, d, w.kept);
-  for (int64_t k = 0; k < words_of(d); ++k)
-    w.chosen[k] = w.kept[k] & (Mapping::on_simplex ? support[k] : ~uint64_t{0});
+  for (int64_t k = 0; k < words_of(d); ++k) w.chosen[k] = w.kept[k] & (Mapping::on_simplex ? support[k] : ~uint64_t{0});
   // A row of NaN has no support bits, like a row of zeros: y tells them apart.
   if (has_nan(row_y, d)) return fill_kept(out, keep, d, std::numeric_limits<T>::quiet_NaN());
   if (count_bits(w.chosen, d) == 0) return fill_kept(out, keep, d, T(0));
@@ -73,15 +71,14 @@ class ProductCascade {
       const int count = static_cast<int>(end - first < lanes<T> ? end - first : lanes<T>);
       const uint32_t all = all_lanes<T> >> (lanes<T> - count), fast = fitting_rows(first, count);
       const int64_t at = first * call_.d;
-      const ProductGroup<T> rows{
-          call_.y + at,
-          call_.v + at,
-          call_.out + at,
-          bits_row(call_.support, first, call_.d),
-          Mapping::joins == Joins::nothing ? nullptr : bits_row(call_.joined, first, call_.d),
-          call_.d,
-          words_of(call_.d),
-          streamed_};
+      const ProductGroup<T> rows{call_.y + at,
+                                 call_.v + at,
+                                 call_.out + at,
+                                 bits_row(call_.support, first, call_.d),
+                                 Mapping::joins == Joins::nothing ? nullptr : bits_row(call_.joined, first, call_.d),
+                                 call_.d,
+                                 words_of(call_.d),
+                                 streamed_};
       uint32_t left = fast;
       if (lanes_ && left) left = lane_products_.run(rows, left);
       if (whole_ && left) left = whole_products_.run(rows, left);
@@ -96,16 +93,14 @@ class ProductCascade {
     if constexpr (Mapping::joins == Joins::nothing) {
       return nullptr;
     } else {
-      static constexpr JoinedProducts<T> joins{Mapping::template average_few<T>,
-                                               Mapping::template multiply_whole<T>};
+      static constexpr JoinedProducts<T> joins{Mapping::template average_few<T>, Mapping::template multiply_whole<T>};
       return &joins;
     }
   }
 
   uint32_t fitting_rows(int64_t first, int count) const {
     if (!call_.theta.per_row)
-      return Mapping::fits_products(call_.theta.shared, call_.joined) ? all_lanes<T> >> (lanes<T> - count)
-                                                                      : 0;
+      return Mapping::fits_products(call_.theta.shared, call_.joined) ? all_lanes<T> >> (lanes<T> - count) : 0;
     uint32_t fast = 0;
     for (int r = 0; r < count; ++r) {
       const bool fits = Mapping::fits_products(call_.theta.per_row[first + r], call_.joined);

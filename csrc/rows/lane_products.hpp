@@ -34,8 +34,7 @@ class LaneProducts {
     if (left == all_lanes<T>) return wanted;
     multiply(most);
     for (int r = 0; r < lanes<T>; ++r) {
-      if (!(left >> r & 1))
-        expand_row(v_values(r), support(rows, r), rows.d, rows.out + r * rows.d, rows.streamed);
+      if (!(left >> r & 1)) expand_row(v_values(r), support(rows, r), rows.d, rows.out + r * rows.d, rows.streamed);
     }
     return left & wanted;
   }

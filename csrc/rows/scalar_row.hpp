@@ -33,11 +33,14 @@ inline bool find_scores(const SourceRow<T>& row, Workspace& w, int64_t* count) {
 // Maps row r of an output. A row with NaN or +inf among its kept scores is NaN; one without kept scores is
 // zero.
 template <class T, class Mapping, class Out>
-void map_scalar_row(int r, Workspace& w, Out& out) {
+bool map_scalar_row(int r, Workspace& w, Out& out) {
   const SourceRow<T> row = out.scalar_row(r);
   int64_t kept = 0;
-  if (!find_scores(row, w, &kept)) return out.fill(r, std::numeric_limits<T>::quiet_NaN());
-  if (kept == 0) return out.fill(r, T(0));
+  const bool defined = find_scores(row, w, &kept);
+  if (!defined || kept == 0) {
+    out.fill(r, defined ? T(0) : std::numeric_limits<T>::quiet_NaN());
+    return true;
+  }
   const T* x = row.x;
   if (kept < row.d) {
     compact_row(x, w.kept, row.d, static_cast<T*>(w.compacted));
@@ -57,7 +60,8 @@ void map_scalar_row(int r, Workspace& w, Out& out) {
     words = w.words;
     expand_row_bits(w.chosen, w.kept, row.d, words);
   }
-  out.template write_chosen<Mapping>(r, values, words, w.kept);
+  out.template write_chosen<Mapping>(r, values, words, w.kept, scores.is_uniform && kept == row.d);
+  return scores.is_uniform;
 }
 
 }  // namespace regmax::REGMAX_ISA

@@ -21,8 +21,8 @@ struct JoinedProducts {
   // Replaces v by group means at the few joined positions; false if it cannot.
   bool (*average_few)(const JoinedPositions& joined, const T* y, T* v);
   // Multiplies a whole row with many joined weights; false if it cannot.
-  bool (*multiply_whole)(const T* y, const T* v, const uint64_t* support, const uint64_t* joined, int64_t d,
-                         T* out, Workspace& w);
+  bool (*multiply_whole)(const T* y, const T* v, const uint64_t* support, const uint64_t* joined, int64_t d, T* out,
+                         Workspace& w);
 };
 
 template <class T, class Product>
@@ -30,11 +30,7 @@ class WholeProducts {
  public:
   // `joins` is nullptr for mappings that join nothing.
   WholeProducts(const JoinedProducts<T>* joins, Workspace& w)
-      : joins_(joins),
-        w_(w),
-        words_(w.words),
-        copies_(static_cast<T*>(w.copies)),
-        copy_stride_(w.copy_stride) {}
+      : joins_(joins), w_(w), words_(w.words), copies_(static_cast<T*>(w.copies)), copy_stride_(w.copy_stride) {}
 
   // Multiplies the `wanted` rows; returns the bits of those that are left.
   uint32_t run(const ProductGroup<T>& rows, uint32_t wanted) {
@@ -70,8 +66,7 @@ class WholeProducts {
   // by the mapping's own pass.
   REGMAX_INLINE bool find_direction(const ProductGroup<T>& rows, int r) {
     if (!rows.support || !rows.joined) return write_alone(rows, r);
-    const uint64_t *const support = rows.support + r * rows.words, *const joined =
-                                                                       rows.joined + r * rows.words;
+    const uint64_t *const support = rows.support + r * rows.words, *const joined = rows.joined + r * rows.words;
     int64_t count = 0;
     for (int64_t i = 0; i < rows.words; ++i) count += __builtin_popcountll(joined[i] & support[i]);
     return count == 0 || (count <= most_joined && average(rows, r)) || write_alone(rows, r);
@@ -128,14 +123,11 @@ class WholeProducts {
         for (int k = 0; k < Product::sums; ++k) totals[k] += sums[k], sums[k] = Vec<T>{};
       }
     });
-    for (int k = 0; k < Product::sums; ++k)
-      sums_[k][r] = is_constant<Vectors> ? sums[k] : totals[k] + sums[k];
+    for (int k = 0; k < Product::sums; ++k) sums_[k][r] = is_constant<Vectors> ? sums[k] : totals[k] + sums[k];
     return count;
   }
 
-  static REGMAX_INLINE Where<T> lanes_at(uint64_t word, int c) {
-    return from_bits<T>(lanes_of<T>(word, c * lanes<T>));
-  }
+  static REGMAX_INLINE Where<T> lanes_at(uint64_t word, int c) { return from_bits<T>(lanes_of<T>(word, c * lanes<T>)); }
 
   template <bool given, class Vectors>
   REGMAX_INLINE void write(const ProductGroup<T>& rows, int r, Vectors vectors) {

@@ -60,8 +60,8 @@ class MomentRows {
       if (!(wanted >> r & 1)) {
         x_[r] = x_[first];  // any row that may be read
       } else {
-        x_[r] = rows.length[r] == padded ? rows.x[r]
-                                         : pad(rows.x[r], rows.length[r], padded, copies_ + r * copy_stride_);
+        x_[r] =
+            rows.length[r] == padded ? rows.x[r] : pad(rows.x[r], rows.length[r], padded, copies_ + r * copy_stride_);
       }
     }
   }
@@ -109,8 +109,7 @@ class MomentRows {
   template <class Vectors>
   void guess_thresholds(Vectors vectors) {
     T maxima[lanes<T> * lanes<T>];
-    for (int r = 0; r < lanes<T>; ++r)
-      store<T>(maxima + r * lanes<T>, lane_maxima(x_[r], vectors * lanes<T>));
+    for (int r = 0; r < lanes<T>; ++r) store<T>(maxima + r * lanes<T>, lane_maxima(x_[r], vectors * lanes<T>));
     Vec<T> x[lanes<T>];
     rows_to_lanes<T>(maxima, lanes<T>, lanes<T>, x);
     Vec<T> top = x[0];
@@ -150,8 +149,8 @@ class MomentRows {
       count += __builtin_popcountll(word);
       if (!is_constant<Vectors> && !word) return;
       for (int c = 0; c < size; ++c) Moments<T>::add(above[c], relative[c] - tau, sums[c % parts]);
-      // Partial sums over stretches of 256 scores: their rounding does not grow with the row.
-      if (!is_constant<Vectors> && i / vectors_per_word<T> % 4 == 3) {
+      // Partial sums over stretches of 512 scores: their rounding does not grow with the row.
+      if (!is_constant<Vectors> && i / vectors_per_word<T> % 8 == 7) {
         fold();
         std::memset(sums, 0, sizeof sums);
       }
@@ -183,8 +182,7 @@ class MomentRows {
   }
 
   // The sums of long rows lose too many digits in float32 when they are moved to the new threshold.
-  static uint32_t find_step_in_double(const Vec<T>* sums, Vec<T> count, Vec<T> tau, Vec<T>* step,
-                                      Vec<T>* factor) {
+  static uint32_t find_step_in_double(const Vec<T>* sums, Vec<T> count, Vec<T> tau, Vec<T>* step, Vec<T>* factor) {
     Vec<double> wide[powers][2], counts[2], taus[2], steps[2], factors[2] = {};
     for (int k = 0; k < powers; ++k) widen(sums[k], wide[k]);
     widen(count, counts);
@@ -207,6 +205,12 @@ class MomentRows {
     const Vec<T> top = splat(top_[r]), tau = splat(tau_[r]), step = splat(step_[r]), zero{};
     const Vec<T> factor = splat(factor_[r]);
     const uint64_t* const above = words_ + r * row_words_;
+    if constexpr (!Out::unrolls_short_rows) {  // where writing is dear, rows that are not final are not written
+      int above_threshold = 0;
+      for (int64_t i = 0; i < vectors; ++i)
+        above_threshold += __builtin_popcount(bits(greater(load(x_[r] + i * lanes<T>) - top - tau - step, zero)));
+      if (above_threshold != counts_[r]) return false;
+    }
     auto row = out.begin_whole(r);
     const bool skips = !is_constant<Vectors> && step_[r] >= 0;
     int count = 0;
@@ -226,7 +230,8 @@ class MomentRows {
       row.put_word(i / vectors_per_word<T>, word);
       count += __builtin_popcountll(word);
     });
-    return out.end_whole(row, r, count == counts_[r]);
+    out.end_whole(r);
+    return count == counts_[r];
   }
 
   uint64_t* words_;

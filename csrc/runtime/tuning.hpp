@@ -54,8 +54,7 @@ constexpr int64_t block_rows = 16, block_scores = 16384;
 constexpr int64_t scores_per_thread = 65536;  // waking a thread for fewer costs more than it saves
 
 // --- Attention ---
-constexpr double dense_share =
-    0.4;  // from this share of nonzero weights on, dense products are faster than gathers
+constexpr double dense_share = 0.4;  // from this share of nonzero weights on, dense products are faster than gathers
 constexpr int64_t attention_scores_bytes = 384 << 10;  // of one block of queries: most of a level-two cache
 // Register tiles of the products: 24 of 32 vector registers, or 12 of 16, hold sums.
 #if defined(__AVX512F__)

@@ -20,12 +20,8 @@ inline __mmask8 has_bit(IntVec<double> flags, int k) {
 }
 inline Vec<float> select(__mmask16 m, Vec<float> a, Vec<float> b) { return _mm512_mask_blend_ps(m, b, a); }
 inline Vec<double> select(__mmask8 m, Vec<double> a, Vec<double> b) { return _mm512_mask_blend_pd(m, b, a); }
-inline Vec<float> add_where(__mmask16 m, Vec<float> a, Vec<float> b) {
-  return _mm512_mask_add_ps(a, m, a, b);
-}
-inline Vec<double> add_where(__mmask8 m, Vec<double> a, Vec<double> b) {
-  return _mm512_mask_add_pd(a, m, a, b);
-}
+inline Vec<float> add_where(__mmask16 m, Vec<float> a, Vec<float> b) { return _mm512_mask_add_ps(a, m, a, b); }
+inline Vec<double> add_where(__mmask8 m, Vec<double> a, Vec<double> b) { return _mm512_mask_add_pd(a, m, a, b); }
 inline IntVec<float> add_where(__mmask16 m, IntVec<float> a, IntVec<float> b) {
   return (IntVec<float>)_mm512_mask_add_epi32((__m512i)a, m, (__m512i)a, (__m512i)b);
 }
@@ -43,9 +39,7 @@ inline Vec<double> larger(Vec<double> a, Vec<double> b) { return _mm512_max_pd(a
 inline Vec<float> smaller(Vec<float> a, Vec<float> b) { return _mm512_min_ps(a, b); }
 inline Vec<double> smaller(Vec<double> a, Vec<double> b) { return _mm512_min_pd(a, b); }
 inline Vec<float> times_plus(Vec<float> a, Vec<float> b, Vec<float> c) { return _mm512_fmadd_ps(a, b, c); }
-inline Vec<double> times_plus(Vec<double> a, Vec<double> b, Vec<double> c) {
-  return _mm512_fmadd_pd(a, b, c);
-}
+inline Vec<double> times_plus(Vec<double> a, Vec<double> b, Vec<double> c) { return _mm512_fmadd_pd(a, b, c); }
 // 1/a up to rounding.
 inline Vec<float> nearly_inverse(Vec<float> a) {
   const Vec<float> c = _mm512_rcp14_ps(a);

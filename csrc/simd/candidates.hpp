@@ -47,8 +47,7 @@ inline int64_t count_above(const T* x, int64_t d, T top, T level) {
 
 // One word of find_candidates: of min(left, 64) scores.
 template <class T>
-REGMAX_INLINE int word_candidates(const T* x, int64_t left, Vec<T> top, Vec<T> cut, T* candidates,
-                                  uint64_t* word) {
+REGMAX_INLINE int word_candidates(const T* x, int64_t left, Vec<T> top, Vec<T> cut, T* candidates, uint64_t* word) {
   constexpr int w = lanes<T>;
   uint64_t found = 0;
   Vec<T> relative[64 / w];
@@ -60,8 +59,7 @@ REGMAX_INLINE int word_candidates(const T* x, int64_t left, Vec<T> top, Vec<T> c
   *word = found;
   int count = 0;
   if (found) {
-    for (int c = 0; c < size; c += w)
-      count += append<T>(candidates + count, lanes_of<T>(found, c), relative[c / w]);
+    for (int c = 0; c < size; c += w) count += append<T>(candidates + count, lanes_of<T>(found, c), relative[c / w]);
   }
   return count;
 }
@@ -113,8 +111,7 @@ REGMAX_INLINE int64_t find_candidates(const T* x, int64_t d, T top, T cut, int64
   words += i / 64;
   for (; i + 64 <= d && count <= most; i += 64)
     count += word_candidates<T>(x + i, 64, tops, cuts, candidates + count, words++);
-  if (i < d && count <= most)
-    count += word_candidates<T>(x + i, d - i, tops, cuts, candidates + count, words);
+  if (i < d && count <= most) count += word_candidates<T>(x + i, d - i, tops, cuts, candidates + count, words);
   return count;
 }
 

@@ -43,9 +43,7 @@ inline V smaller(V a, V b) {
 // a b + c, rounded once if the machine can.
 #if defined(__FMA__)
 inline Vec<float> times_plus(Vec<float> a, Vec<float> b, Vec<float> c) { return _mm256_fmadd_ps(a, b, c); }
-inline Vec<double> times_plus(Vec<double> a, Vec<double> b, Vec<double> c) {
-  return _mm256_fmadd_pd(a, b, c);
-}
+inline Vec<double> times_plus(Vec<double> a, Vec<double> b, Vec<double> c) { return _mm256_fmadd_pd(a, b, c); }
 #else
 template <class V, class = decltype(V{}[0])>
 inline V times_plus(V a, V b, V c) {
@@ -78,9 +76,7 @@ inline uint32_t bits(IntVec<double> m) { return static_cast<uint32_t>(_mm256_mov
 // A byte of ones for every set bit of m, which pext and pdep turn into permutations.
 inline uint64_t byte_mask(uint32_t m) { return _pdep_u64(m, 0x0101010101010101) * 0xff; }
 inline uint32_t doubled(uint32_t m) { return _pdep_u32(m, 0x55) * 3; }
-inline __m256i indices(uint64_t bytes) {
-  return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<int64_t>(bytes)));
-}
+inline __m256i indices(uint64_t bytes) { return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<int64_t>(bytes))); }
 constexpr uint64_t identity = 0x0706050403020100;
 
 inline Vec<float> compress(uint32_t m, Vec<float> v) {
@@ -92,12 +88,8 @@ inline Vec<float> expand(uint32_t m, Vec<float> v) {
   const __m256 spread = _mm256_permutevar8x32_ps(v, indices(_pdep_u64(identity, bytes)));
   return _mm256_and_ps(spread, _mm256_castsi256_ps(kept));
 }
-inline Vec<double> compress(uint32_t m, Vec<double> v) {
-  return (Vec<double>)compress(doubled(m), (Vec<float>)v);
-}
-inline Vec<double> expand(uint32_t m, Vec<double> v) {
-  return (Vec<double>)expand(doubled(m), (Vec<float>)v);
-}
+inline Vec<double> compress(uint32_t m, Vec<double> v) { return (Vec<double>)compress(doubled(m), (Vec<float>)v); }
+inline Vec<double> expand(uint32_t m, Vec<double> v) { return (Vec<double>)expand(doubled(m), (Vec<float>)v); }
 
 #else
 

@@ -111,8 +111,7 @@ struct Falling {
 // m finite numbers, in place; `space` has room for as many.
 template <class T>
 inline void sort_row(T* x, int64_t m, T* space) {
-  for (int64_t i = 0; i < m; i += sorted_at_once)
-    sort_part(x + i, m - i < sorted_at_once ? m - i : sorted_at_once);
+  for (int64_t i = 0; i < m; i += sorted_at_once) sort_part(x + i, m - i < sorted_at_once ? m - i : sorted_at_once);
   for (int64_t size = sorted_at_once; size < m; size *= 2) {
     for (int64_t i = 0; i < m; i += 2 * size) {
       const int64_t middle = i + size < m ? i + size : m, end = i + 2 * size < m ? i + 2 * size : m;

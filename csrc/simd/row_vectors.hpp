@@ -45,8 +45,7 @@ constexpr Constant<n % vectors_per_word<T>> vectors_behind_words(Constant<n>) {
 template <class T, class Vectors, class Visit>
 REGMAX_INLINE void for_words(Vectors vectors, const Visit& visit) {
   int64_t i = 0;
-  for (; i + vectors_per_word<T> <= vectors; i += vectors_per_word<T>)
-    visit(i, Constant<vectors_per_word<T>>());
+  for (; i + vectors_per_word<T> <= vectors; i += vectors_per_word<T>) visit(i, Constant<vectors_per_word<T>>());
   if (i < vectors) visit(i, vectors_behind_words<T>(vectors));
 }
 

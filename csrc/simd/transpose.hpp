@@ -29,9 +29,7 @@ inline V shuffle(V a, V b, std::index_sequence<I...>) {
 // Inside every piece of `size` lanes out of `all`: a0 b0 a1 b1 ... of the lower (upper) half.
 template <int all, int size, int half>
 struct Interleave {
-  static constexpr int from(int i) {
-    return i / size * size + half * size / 2 + i % size / 2 + (i % 2 ? all : 0);
-  }
+  static constexpr int from(int i) { return i / size * size + half * size / 2 + i % size / 2 + (i % 2 ? all : 0); }
 };
 
 // Inside every piece of four: the lower (upper) pair of a, then that of b.
@@ -45,8 +43,7 @@ template <int all, int size, int unit, int half>
 struct Alternate {
   static constexpr int from(int i) {
     const int place = i % size / unit, units = size / unit;
-    return i / size * size + (place % (units / 2) * 2 + half) * unit + i % unit +
-           (place < units / 2 ? 0 : all);
+    return i / size * size + (place % (units / 2) * 2 + half) * unit + i % unit + (place < units / 2 ? 0 : all);
   }
 };
 
