@@ -1,19 +1,19 @@
-# `make demo` and `make test` need Python and a C++ compiler; everything else they set up in .venv.
+# `make demo` and `make test` need Python and a C++ compiler; they install everything else in .venv.
 PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
-# Whose own tests `regmax.compat` must pass.
+# `regmax.compat` must pass this archive's tests.
 PAPERS_CODE := $(VENV)/torchsparseattn-0.2.tar.gz
 SOURCES := $(shell find csrc -name '*.h' -o -name '*.hpp' -o -name '*.cpp')
 CORE := CMakeLists.txt $(SOURCES)
-# The editable install remembers which folders are packages.
+# The editable install records the packages: a new one requires a new install.
 PACKAGES := $(shell find src -name __init__.py)
 
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# A build or a test that quietly fell back to tensor operations would prove nothing about the core.
+# Raise instead of falling back to tensor operations, which would leave the core untested.
 export REGMAX_REQUIRE_NATIVE := 1
-# pytest runs one process per core: one thread each, which does not spin while it waits.
+# pytest runs one process per core, so each uses one thread, which does not spin while it waits.
 export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= PASSIVE
 
@@ -37,27 +37,27 @@ lint: $(INSTALLED) ## formatting, lint, types and the direction of imports and i
 	lint-imports
 	python tools/check_includes.py
 
-format: $(INSTALLED) ## rewrite the sources as `make lint` wants them
+format: $(INSTALLED) ## rewrite the sources as `make lint` requires
 	ruff format .
 	ruff check --fix .
 	clang-format -i $(SOURCES)
 
-# Softmax at its best: with the threads' settings that torch itself would choose.
+# With torch's default thread settings, so that softmax is timed at its best.
 bench: $(INSTALLED) ## time every mapping against torch.softmax; `make bench BENCH=--quick` takes a minute
 	env -u OMP_NUM_THREADS -u OMP_WAIT_POLICY python benchmarks/run.py $(BENCH)
 
 docs: site ## build the documentation in build/docs, strictly, and run every example on its pages
 	pytest -q tests/project/test_docs.py
 
-# From nothing each time: Sphinx warns about a page only when it reads it, and a warning is an error.
+# A full build each time: Sphinx warns about a page only when it reads it, and a warning is an error.
 site: $(INSTALLED)
 	rm -rf build/docs docs/api/generated docs/gallery
 	sphinx-build --quiet --fail-on-warning docs build/docs
 
-# Line by line, all instances of a template together: a line counts as reached if any instruction set or type reaches it.
+# The instances of a template are merged: a line counts as covered if any instruction set or type reaches it.
 COVERAGE := build/coverage
 WITH_COUNTERS := REGMAX_LIBRARY=$(CURDIR)/$(COVERAGE)/core/_core.so
-# Counting lines takes time.
+# Deselected, because coverage slows down the import that it times.
 TIMED := tests/kernels/test_threads.py::test_importing_regmax_is_quick
 coverage: $(INSTALLED) ## which lines of Python and of the core the tests reach; `make coverage TESTS="tests/laws ..."` runs some of them
 	cmake -G Ninja -S . -B $(COVERAGE)/core -DCMAKE_CXX_COMPILER=$(CXX) -DCMAKE_CXX_FLAGS="--coverage -fprofile-update=atomic" --log-level=WARNING
@@ -73,7 +73,7 @@ coverage: $(INSTALLED) ## which lines of Python and of the core the tests reach;
 	  --txt $(COVERAGE)/summary.txt --html-details $(COVERAGE)/html/index.html
 	cut -c 1-140 $(COVERAGE)/summary.txt
 
-# The sanitizers' run times must be there before Python is; Python itself leaks on purpose.
+# The sanitizers' runtimes must be loaded before Python. Leaks are not checked: Python itself does not free everything.
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 RUNTIMES = $(foreach lib,libasan.so libubsan.so libstdc++.so,$(shell $(CXX) -print-file-name=$(lib)))
 sanitize: $(INSTALLED) ## run adversarial rows through a core built with ASan and UBSan
@@ -89,7 +89,7 @@ arm: $(INSTALLED) ## run adversarial rows through the core as compiled for ARM, 
 	  $(filter-out %/python.cpp,$(filter %.cpp,$(SOURCES))) tests/support/arm/rows.cpp -o build/arm-rows
 	python tests/support/arm/judge.py qemu-aarch64 build/arm-rows
 
-# torch first and alone: no other requirement gets to choose its version.
+# torch is installed first and separately, so that no other requirement determines its version.
 $(INSTALLED): pyproject.toml constraints.txt $(CORE) $(PACKAGES)
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	python -m pip install --quiet -c constraints.txt torch==2.13.0
@@ -98,9 +98,9 @@ $(INSTALLED): pyproject.toml constraints.txt $(CORE) $(PACKAGES)
 	python -c 'from regmax.kernels import native; native.available() or exit("regmax: the native core was not built")'
 	touch $@
 
-# pip asks an archive for its name, and this one answers with the help of Cython.
+# pip builds the archive's metadata, for which this one needs Cython.
 $(PAPERS_CODE): | $(INSTALLED)
 	python -m pip download --quiet --no-deps --no-build-isolation --no-binary torchsparseattn --dest $(@D) torchsparseattn==0.2
 
-clean: ## remove what was built, but not .venv
+clean: ## remove build products, but not .venv
 	rm -rf build dist docs/api/generated docs/gallery regmax-bench regmax-demo $(INSTALLED)

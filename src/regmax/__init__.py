@@ -1,6 +1,6 @@
 """Regularized max operators for sparse and structured attention.
 
-NumPy arrays and torch tensors alike; torch is imported only when a tensor or a module is first touched.
+Functions take NumPy arrays or torch tensors; torch is imported only when a tensor or a module is first used.
 """
 
 from typing import TYPE_CHECKING
@@ -65,8 +65,8 @@ __all__ = [
     "sqpnormmax",
 ]
 
-# What needs torch or matplotlib is imported when it is first used. Type checkers see the imports and no `__getattr__`,
-# which would make every name known to them.
+# Names that need torch or matplotlib are imported on first use. Type checkers see the imports but no `__getattr__`,
+# with which they would accept any name.
 if TYPE_CHECKING:
     from regmax import compat, integrations, nn, plots
     from regmax.nn.recording import record_attention

@@ -1,4 +1,4 @@
-"""The native core as Python sees it (csrc/python.cpp): addresses in, None out; what fails raises."""
+"""The native core as Python sees it (csrc/python.cpp): it takes addresses, returns None, and raises on failure."""
 
 Address = int | None
 

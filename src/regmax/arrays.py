@@ -1,6 +1,6 @@
-"""What an array is, which framework it belongs to, and the few operations that NumPy and PyTorch name differently.
+"""Array types, the framework of an array, and the few operations that NumPy and PyTorch name differently.
 
-torch is never imported here: an array of a framework can only exist once the framework was imported.
+torch is never imported here: a tensor can exist only if torch has been imported already.
 """
 
 import sys
@@ -15,7 +15,7 @@ _Own = TypeVar("_Own", covariant=True)
 
 
 class AnyArray(Protocol):
-    """An array of any framework and any type, as far as a type checker must know it: no framework is imported."""
+    """An array of any framework and dtype, as a structural type: no framework is imported."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -27,13 +27,13 @@ class AnyArray(Protocol):
 
     @property
     def dtype(self) -> Any:
-        """The type of its entries."""
+        """The type of the entries."""
 
 
 class Array(AnyArray, Protocol[_Own]):
-    """An array of scores or weights; `Array[A]` is one whose framework computes arrays of the type A.
+    """An array of scores or weights; for an `Array[A]` functions return the type A.
 
-    A parameter of torch computes tensors: -x tells what a function of x returns.
+    A is the type of -x: that of a `torch.nn.Parameter` is `Tensor`.
     """
 
     def __neg__(self) -> _Own:
@@ -44,7 +44,7 @@ Strength = float | AnyArray
 
 
 def framework(x: Any) -> str | None:
-    """The name of the array's framework, numpy or torch; None for what is neither an array nor a tensor."""
+    """The name of the array's framework, numpy or torch; None if x is neither an array nor a tensor."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
         return "torch"
@@ -52,7 +52,7 @@ def framework(x: Any) -> str | None:
 
 
 def check_plain(call: str, x: Any) -> None:
-    """Refuse a masked array: whoever reads its data would lose its mask."""
+    """Reject a masked array: reading its data would ignore its mask."""
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError(
             f"`{call}` needs a plain array. Got a masked array: "
@@ -89,7 +89,7 @@ def is_floating(x: Any) -> bool:
 
 
 def as_number(x: Any) -> Any:
-    """A NumPy scalar as a number; everything else as it is."""
+    """A NumPy scalar as a Python number; anything else unchanged."""
     return x.item() if isinstance(x, np.generic) else x
 
 
@@ -111,7 +111,7 @@ def sort_descending(y: Any) -> Any:
 
 
 def kept_first(y: Any, mask: Any) -> tuple[Any, Any]:
-    """The kept entries of every row moved to the front, in their order, and the mask moved along."""
+    """Compact the kept entries of every row to its front, in order, and permute the mask likewise."""
     xp = namespace(y)
     if framework(y) == "torch":
         mask = mask.expand(y.shape)

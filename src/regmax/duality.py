@@ -1,8 +1,8 @@
-"""Duality gaps: how far weights y are at most from the optimum, from a dual point that is read off y.
+"""Duality gaps: upper bounds on the suboptimality of weights y, from a dual point that is computed from y.
 
 With P(y) = <x, y> - Omega(y), every dual point bounds max_Omega(x) from above, so D(dual point) - P(y) is at least the
 suboptimality max_Omega(x) - P(y). The dual points come from the optimality conditions at y: at the optimum the bound is
-tight, and no argmax is computed, so a wrong y shows even if this library made it. For NumPy arrays and tensors alike.
+tight. No argmax is computed, so the gap also detects errors of regmax's kernels. NumPy arrays and tensors are accepted.
 """
 
 from collections.abc import Callable
@@ -16,10 +16,10 @@ _FAR = 1e300
 
 
 def gap(omega: Regularizer, x: Any, y: Any, keep: Any, gamma: Any, tolerance: float) -> Any:
-    """The gap of every row of x and y (..., d); deleted positions, where `keep` is False, have no part in it.
+    """The gap of every row of x and y (..., d); positions at which `keep` is False are ignored.
 
     gamma and omega's strength are numbers, or arrays of size 1 along the last dimension. Rows of y that are not on the
-    simplex, up to `tolerance` in their sum, have an infinite gap; otherwise they are taken as divided by their sum.
+    simplex, with a `tolerance` on their sum, have an infinite gap; the others are normalized to sum to 1.
     """
     xp = namespace(x)
     if not x.shape[-1]:
@@ -29,10 +29,10 @@ def gap(omega: Regularizer, x: Any, y: Any, keep: Any, gamma: Any, tolerance: fl
     off = abs(total - xp.where(some, 1.0, 0.0)) > tolerance
     infeasible = (off | (y < 0) | (~keep & (y != 0))).any(-1)
     y = xp.where(keep, y / xp.where(some, total, 1.0), 0.0)
-    # Scores are taken relative to the row's largest: the gap does not depend on it, its rounding does.
+    # Scores are centred at the row's maximum: this does not change the gap, but reduces its rounding error.
     top = xp.amax(xp.where(keep, x, -float("inf")), -1)[..., None]
     x = xp.where(keep, (x - xp.where(some, top, 0.0)) / gamma, 0.0)
-    x = xp.where(x < -_FAR, -_FAR, x)  # -inf would be NaN times a weight of 0
+    x = xp.where(x < -_FAR, -_FAR, x)  # -inf times a weight of 0 would be NaN
     if isinstance(omega, KernelRegularizer):
         omega = omega.exact
         found = _dual(omega)(omega.theta, x, y, keep) + omega.value(y, keep) - (x * y).sum(-1)
@@ -45,7 +45,7 @@ def gap(omega: Regularizer, x: Any, y: Any, keep: Any, gamma: Any, tolerance: fl
 def _dual(omega: KernelRegularizer) -> Callable[[Any, Any, Any, Any], Any]:
     if omega.kernel not in _DUALS:
         raise NotImplementedError(
-            f"`duality_gap` knows no dual of {type(omega).__name__}: add one to `regmax.duality`."
+            f"`duality_gap(omega, ...)` needs a known dual. Got {type(omega).__name__}: add one to `regmax.duality`."
         )
     return _DUALS[omega.kernel]
 
@@ -58,7 +58,7 @@ def _frank_wolfe_gap(slope: Any, y: Any, keep: Any) -> Any:
 
 
 def _gradient(omega: Any, y: Any) -> Any:
-    """grad Omega(y); a value such as y log y has none at 0, and its limit is taken."""
+    """grad Omega(y); if it is undefined at 0, as that of y log y, it is evaluated next to 0."""
     xp = namespace(y)
     gradient = omega.gradient(y)
     undefined = (gradient != gradient) & (y == 0)
@@ -68,7 +68,7 @@ def _gradient(omega: Any, y: Any) -> Any:
 
 
 def _log_sum_exp(_: Any, x: Any, y: Any, keep: Any) -> Any:
-    """max_Omega itself, whose formula needs no y."""
+    """max_Omega(x) itself, in closed form."""
     xp = namespace(x)
     return xp.log(xp.where(keep, xp.exp(x), 0.0).sum(-1))
 
@@ -87,7 +87,7 @@ def _squared_p_norm(p: Any, x: Any, y: Any, keep: Any) -> Any:
 
 
 def _above(tau: Any, w: Any, keep: Any, q: Any = 2.0) -> Any:
-    """tau + 1/2 ||(w - tau)_+||_q^2, for every tau a bound of max over the simplex of <w, y> - 1/2 ||y||_p^2."""
+    """tau + 1/2 ||(w - tau)_+||_q^2, for every tau an upper bound on max over the simplex of <w, y> - 1/2 ||y||_p^2."""
     xp = namespace(w)
     rest = xp.where(keep & ~(w <= tau), w - tau, 0.0)
     half = (
@@ -99,22 +99,24 @@ def _above(tau: Any, w: Any, keep: Any, q: Any = 2.0) -> Any:
 
 
 def _norm(y: Any, p: Any) -> Any:
-    """||y||_p of rows that are at least 0, scaled by the largest entry: powers such as 101 would underflow."""
+    """||y||_p of nonnegative rows, scaled by the largest entry, because powers such as 101 would underflow."""
     xp = namespace(y)
     top = xp.amax(y, -1)[..., None]
     top = xp.where(top > 0, top, 1.0)
     positive = y > 0
-    # Zeros are kept away from the power, whose derivative there may be infinite.
+    # The power is not applied to zeros, where its derivative may be infinite.
     powers = xp.where(positive, xp.where(positive, y / top, 1.0) ** p, 0.0)
     return top * powers.sum(-1, keepdims=True) ** (1 / p)
 
 
 def _fused_lasso(lam: Any, x: Any, y: Any, keep: Any) -> Any:
-    """lam TV(y) is the maximum of sum_i u_i (y_i - y_{i+1}) over |u_i| <= lam, so w_i = x_i - u_i + u_{i-1} bounds.
+    """lam TV(y) is the maximum of sum_i u_i (y_i - y_{i+1}) over |u_i| <= lam: each such u gives a bound.
 
-    On the support w - tau = y, hence u_i = u_{i-1} + (x - tau - y)_i; at zeros u may be larger, and the smallest that
-    |u| <= lam allows meets what follows. Where the weights step, u is lam or -lam: it starts anew there, so that
-    errors do not add up over the row. Weights that are equal up to rounding make false steps: the lower bound counts.
+    It is the bound for the squared norm at w_i = x_i - u_i + u_{i-1}. On the support w - tau = y, hence
+    u_i = u_{i-1} + (x - tau - y)_i. At zeros u_i may be larger; the smallest value in [-lam, lam] is taken, because
+    later zeros can raise u but not lower it. At a step of the weights u is lam or -lam: the second bound restarts u
+    there, so that errors do not accumulate along the row. Weights that are equal only up to rounding make false steps,
+    so the smaller of both bounds is returned.
     """
     xp = namespace(x)
     x, y = kept_first(x, keep)[0], kept_first(y, keep)[0]
@@ -131,7 +133,7 @@ def _fused_lasso(lam: Any, x: Any, y: Any, keep: Any) -> Any:
 
 
 def _chain(excess: Any, step: Any, both: Any, lam: Any, anew: bool) -> Any:
-    """u between neighbours, (..., d - 1): running sums of the excess, held in [-lam, lam]."""
+    """u between neighbours, (..., d - 1): running sums of the excess, clipped to [-lam, lam]."""
     xp = namespace(excess)
     u, chain = xp.zeros_like(excess[..., :1]), []
     lam = lam + xp.zeros_like(u)
@@ -163,10 +165,10 @@ def _device(x: Any) -> dict[str, Any]:
 def _oscar(lam: Any, x: Any, y: Any, keep: Any) -> Any:
     """OSCAR is the maximum of <w, y> over the w whose k largest sum to at most lam ((d - 1) + ... + (d - k)), all k.
 
-    On the support x - tau - w = y. What rounding, or a y that is not optimal, puts outside is lowered until it fits.
+    On the support x - tau - w = y. If rounding or a suboptimal y makes w infeasible, it is lowered until it is not.
     """
     xp = namespace(x)
-    d = (keep * xp.ones_like(y)).sum(-1, keepdims=True)  # not an integer, whose product with lam torch rounds
+    d = (keep * xp.ones_like(y)).sum(-1, keepdims=True)  # floating: integers times lam may be float32
     k = ranks(y)
     inside = k <= d
     weights = xp.where(inside, lam * (d - k), 0.0)
@@ -176,7 +178,7 @@ def _oscar(lam: Any, x: Any, y: Any, keep: Any) -> Any:
     largest = xp.where(inside, sort_descending(xp.where(keep, w, -float("inf"))), 0.0)
     excess = xp.where(inside, (largest - weights).cumsum(-1) / k, -float("inf"))
     over = xp.amax(excess, -1)[..., None]
-    # x - tau - w is y plus what w was lowered by; computed so, because low scores would cancel.
+    # x - tau - w is y plus the amount by which w was lowered; this form avoids cancellation at low scores.
     rest = xp.where(keep, y + xp.where(over <= 0, 0.0, over), 0.0)
     return (tau + 0.5 * (rest * rest).sum(-1, keepdims=True))[..., 0]
 

@@ -1,8 +1,8 @@
-"""The verbs: the mappings, max_Omega and Pi_Omega, the duality gap, and the building blocks.
+"""The public functions: the mappings, max_Omega and Pi_Omega, the duality gap, and the proximal operators.
 
-Everywhere: `dim` is the dimension of the scores; `mask` is boolean, True = keep, broadcasts to the scores, and
-positions that are False are deleted, as are scores of -inf; `gamma`, `lam` and `p` are numbers, or arrays of the
-scores' kind that broadcast against the scores with size 1 along `dim` (one per head: shape `(heads, 1, 1)`).
+Common arguments: `dim` is the dimension of the scores; `mask` is boolean, True = keep, and broadcasts to the scores;
+masked positions and scores of -inf are deleted; `gamma`, `lam` and `p` are numbers, or arrays of the scores'
+framework that broadcast against the scores with size 1 along `dim` (one per head: shape `(heads, 1, 1)`).
 """
 
 from typing import Any, TypeVar, overload
@@ -34,7 +34,7 @@ def softmax(scores: Array[A], dim: int = -1, *, gamma: Strength = 1.0, mask: Any
         scores: a NumPy array or a torch tensor.
         dim: the dimension that is mapped to the simplex.
         gamma: the temperature, positive.
-        mask: True where a score takes part.
+        mask: boolean, True = keep.
 
     Returns:
         Weights of the scores' shape and type, which sum to 1 along `dim`.
@@ -54,7 +54,7 @@ def sparsemax(scores: Array[A], dim: int = -1, *, gamma: Strength = 1.0, mask: A
         scores: a NumPy array or a torch tensor.
         dim: the dimension that is mapped to the simplex.
         gamma: the strength of the regularizer, positive; the smaller, the sparser the weights.
-        mask: True where a score takes part.
+        mask: boolean, True = keep.
 
     Returns:
         Weights of the scores' shape and type, which sum to 1 along `dim`.
@@ -84,7 +84,7 @@ def fusedmax(
         dim: the dimension that is mapped to the simplex; its order matters.
         lam: how strongly neighbours are fused; 0 is sparsemax.
         gamma: the strength of the whole regularizer, positive.
-        mask: True where a score takes part; the kept scores become neighbours.
+        mask: boolean, True = keep; the neighbours of a deleted position become adjacent.
 
     Returns:
         Weights of the scores' shape and type, which sum to 1 along `dim`.
@@ -107,16 +107,16 @@ def oscarmax(
 ) -> A:
     """Oscarmax, exact: argmax over the simplex of <x, y> - gamma (1/2 ||y||^2 + lam sum_{i<j} max(y_i, y_j)).
 
-    Weights are sparse, and scores that are close get exactly the same weight wherever they stand (Section 3.2). The
-    penalty grows with the length d: `lam = c / d` acts alike at every length, while lam=0.01 gives uniform weights at
-    d = 2048. The paper computes an approximation, which is here as `OscarComposition`.
+    Weights are sparse, and close scores get exactly the same weight, adjacent or not (Section 3.2). The penalty grows
+    with the length d: `lam = c / d` has a similar effect at every length, whereas lam=0.01 gives uniform weights at
+    d = 2048. The paper computes an approximation, which is available as `OscarComposition`.
 
     Args:
         scores: a NumPy array or a torch tensor.
         dim: the dimension that is mapped to the simplex.
         lam: how strongly weights are clustered; 0 is sparsemax.
         gamma: the strength of the whole regularizer, positive.
-        mask: True where a score takes part.
+        mask: boolean, True = keep.
 
     Returns:
         Weights of the scores' shape and type, which sum to 1 along `dim`.
@@ -134,14 +134,14 @@ def sqpnormmax(
 ) -> A:
     """Sq-pnorm-max: argmax over the simplex of <x, y> - gamma/2 ||y||_p^2, p in (1, 2] (Section 3.1).
 
-    Sparse like sparsemax, which is p = 2, with a smoother transition the smaller p is.
+    Sparse like sparsemax, which is p = 2; the smaller p, the smoother the transition.
 
     Args:
         scores: a NumPy array or a torch tensor.
         dim: the dimension that is mapped to the simplex.
         p: the norm, in (1, 2].
         gamma: the strength of the regularizer, positive.
-        mask: True where a score takes part.
+        mask: boolean, True = keep.
 
     Returns:
         Weights of the scores' shape and type, which sum to 1 along `dim`.
@@ -187,7 +187,7 @@ def regularized_max(
         scores: a NumPy array or a torch tensor.
         dim: the dimension that is reduced.
         gamma: the strength of the regularizer, positive.
-        mask: True where a score takes part; -inf is the maximum over nothing.
+        mask: boolean, True = keep; a row without kept scores gives -inf.
 
     Returns:
         One value per row.
@@ -216,7 +216,7 @@ def regularized_argmax(
         scores: a NumPy array or a torch tensor.
         dim: the dimension that is mapped to the simplex.
         gamma: the strength of the regularizer, positive.
-        mask: True where a score takes part.
+        mask: boolean, True = keep.
 
     Returns:
         Weights of the scores' shape and type, which sum to 1 along `dim`.
@@ -262,13 +262,13 @@ def duality_gap(
     gamma: Strength = 1.0,
     mask: AnyArray | None = None,
 ) -> Any:
-    """How far weights y are from the optimum at most: a certificate, at least max_Omega(x) + gamma Omega(y) - <x, y>.
+    """A certificate of optimality: an upper bound on the suboptimality max_Omega(x) + gamma Omega(y) - <x, y> of y.
 
-    It is at least 0, and 0 at the argmax up to rounding. It compares the objective at y with that of a dual point which
-    is read off y: nothing is solved, so weights that are not optimal have a positive gap, whoever computed them. For a
-    `SmoothRegularizer` it is the Frank-Wolfe gap, max_i g_i - <g, y> with g = x - gamma grad Omega(y). By strong
-    convexity ||y - argmax||^2 is at most 2 gap / gamma for every regularizer with a squared norm in it. A y that is not
-    on the simplex, or has weight on a deleted position, has an infinite gap.
+    It is at least 0, and 0 at the argmax up to rounding. It compares the objective at y with the dual objective at
+    a point computed from y. Nothing is solved, so suboptimal weights have a positive gap, whatever code computed them.
+    For a `SmoothRegularizer` it is the Frank-Wolfe gap, max_i g_i - <g, y> with g = x - gamma grad Omega(y). By strong
+    convexity ||y - argmax||^2 is at most 2 gap / gamma for every regularizer that contains the squared norm. If y is
+    not on the simplex, or has weight on a deleted position, the gap is infinite.
 
     Args:
         omega: a regularizer, or the name of a mapping (`"fusedmax,lam=0.2"`).
@@ -276,7 +276,7 @@ def duality_gap(
         y: weights of the scores' shape.
         dim: the dimension of the simplex.
         gamma: the strength of the regularizer, positive.
-        mask: True where a score takes part.
+        mask: boolean, True = keep.
 
     Returns:
         One gap per row.
@@ -298,7 +298,7 @@ def duality_gap(
 
 
 def regularizer_of(call: str, omega: Any) -> Regularizer:
-    """The regularizer itself, or that of a mapping's name."""
+    """The regularizer, given itself or by the name of its mapping."""
     if isinstance(omega, Regularizer):
         return omega
     if isinstance(omega, str):

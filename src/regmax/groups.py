@@ -1,4 +1,4 @@
-"""Reading weights: which are zero, which were fused, and where segments begin."""
+"""The structure of weights: the support, the groups, and the starts of segments."""
 
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
@@ -13,7 +13,7 @@ _Integers = TypeVar("_Integers")
 if TYPE_CHECKING:  # Python 3.10 cannot make a named tuple generic
 
     class Groups(NamedTuple, Generic[_Booleans, _Integers]):
-        """What `groups` found; arrays of the weights' kind and shape."""
+        """The result of `groups`; arrays of the weights' framework and shape."""
 
         support: _Booleans
         ids: _Integers
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # Python 3.10 cannot make a named tuple generic
 else:
 
     class Groups(NamedTuple):
-        """What `groups` found; arrays of the weights' kind and shape.
+        """The result of `groups`; arrays of the weights' framework and shape.
 
         Example:
             >>> import numpy as np, regmax
@@ -31,8 +31,8 @@ else:
         """
 
         support: Any  # True where a weight is not exactly zero
-        ids: Any  # 0 off the support; weights of one group share a number, counted from 1 in each row
-        starts: Any  # True where a run of exactly equal neighbours begins, runs of zeros included
+        ids: Any  # 0 outside the support; the members of a group share a number, counted from 1 in each row
+        starts: Any  # True at the first position of each segment, and of each sequence of adjacent zeros
 
 
 @overload
@@ -44,14 +44,14 @@ def groups(
     y: Array[A], dim: int = -1, *, contiguous: bool = True, mask: AnyArray | None = None
 ) -> Groups[A, A]: ...
 def groups(y: Any, dim: int = -1, *, contiguous: bool = True, mask: Any = None) -> Any:
-    """Which weights were fused or clustered, and the support: equality is exact, as the mappings make it.
+    """The support, and the groups of exactly equal weights: fused weights are equal to the last bit.
 
     Args:
         y: weights, a NumPy array or a torch tensor.
         dim: the dimension of the simplex.
-        contiguous: groups are runs of neighbours (fusedmax); False: equal weights anywhere in a row (oscarmax),
+        contiguous: True: groups are segments (fusedmax), numbered from the left; False: groups are clusters (oscarmax),
             numbered from the largest weight.
-        mask: the mapping's mask: what it deletes separates no neighbours, and belongs to no group.
+        mask: the mapping's mask, True = keep; deleted positions belong to no group, and their neighbours are adjacent.
 
     Returns:
         `Groups(support, ids, starts)`.
@@ -83,7 +83,7 @@ def _starts(y: Any, mask: Any) -> Any:
     if mask is None:
         first = xp.ones_like(y[..., :1], dtype=bool if xp.__name__ == "numpy" else xp.bool)
         return xp.concatenate([first, y[..., 1:] != y[..., :-1]], -1)
-    # Compare neighbours among the kept, then put the answers back where they belong.
+    # Compact to the kept positions, compare neighbours, and scatter the result back.
     places = xp.broadcast_to(xp.arange(y.shape[-1]), y.shape)
     packed, kept = kept_first(y, mask)
     order, _ = kept_first(places, mask)

@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used, and then kept."""
+"""Package attributes that are imported on first use and then cached."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ def attributes(
 
     Args:
         package: its name.
-        places: the module in which each lazy name is found; the module itself if that is how the name ends.
+        places: the module that defines each lazy name; for a submodule, the submodule itself.
     """
 
     def getattribute(name: str) -> Any:

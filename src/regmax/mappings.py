@@ -1,7 +1,7 @@
-"""The registry: one row for each named mapping, and the grammar in which a mapping is named.
+"""The registry: one row per named mapping, and the syntax of mapping names.
 
 Everything that lists the mappings reads `MAPPINGS`: the modules, attention, figures, commands, benchmarks and tests.
-`docs/add-a-regularizer.md` tells what a new row needs.
+`docs/add-a-regularizer.md` explains how to add a row.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from regmax.regularizers import (
 from regmax.regularizers.base import Bounds
 
 GAMMA = "gamma"
-_SIMILAR = 0.75  # how alike, from 0 to 1, a misspelt name and the one suggested must be
+_SIMILAR = 0.75  # the least similarity, from 0 to 1, of a misspelt name and the suggestion
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class NamedMapping:
 
     name: str
     regularizer: type[KernelRegularizer]
-    symbol: str = ""  # of its strength, as formulas write it
-    printed: str = ""  # as the paper writes the name, if otherwise
+    symbol: str = ""  # of its strength, in formulas
+    printed: str = ""  # the name in the paper, if it differs
     sparsemax_at: float | None = None  # the strength that makes it sparsemax
     sparse: bool = True  # some weights are exactly zero
-    javascript: bool = True  # the explorer computes it; a mapping that it does not know is not offered there
+    javascript: bool = True  # the explorer implements it; other mappings are not offered there
 
     @property
     def kernel(self) -> str:
@@ -59,12 +59,12 @@ class NamedMapping:
 
     @property
     def symbols(self) -> dict[str, str]:
-        """How each strength is printed."""
+        """The display symbol of each strength."""
         return {GAMMA: "γ", **({} if self.strength is None else {self.strength: self.symbol})}
 
     @property
     def title(self) -> str:
-        """The name for people to read."""
+        """The display name."""
         return self.printed or self.name
 
     @property
@@ -74,11 +74,11 @@ class NamedMapping:
 
     @property
     def clusters(self) -> bool:
-        """Whether equal weights form groups wherever they are."""
+        """Whether equal weights form groups, adjacent or not."""
         return KERNELS[self.kernel].groups == "clusters"
 
     def made(self, strengths: Mapping[str, Any] | None = None) -> KernelRegularizer:
-        """The regularizer at these strengths, of which gamma is ignored; at its default without."""
+        """The regularizer at these strengths, or at its default strength; gamma is ignored."""
         given = {} if strengths is None else strengths
         return self.regularizer.made(given.get(self.strength or "", self.default))
 
@@ -107,7 +107,7 @@ MAPPINGS: dict[str, NamedMapping] = {
 
 
 def named(name: str) -> NamedMapping:
-    """The row of a name; a name that is close to one is told so.
+    """The row of a name; the error for an unknown name suggests a similar one.
 
     Example:
         >>> named("sqpnormmax").strengths
@@ -122,7 +122,7 @@ def named(name: str) -> NamedMapping:
 
 
 def parse(text: str) -> tuple[NamedMapping, dict[str, float]]:
-    """Read `name` or `name,strength=number,...`: the mapping, and the strengths that are given.
+    """Parse `name` or `name,strength=number,...` into the mapping and the given strengths.
 
     Example:
         >>> row, strengths = parse("fusedmax,lam=0.2,gamma=2")
@@ -156,7 +156,7 @@ def row_of(omega: object) -> NamedMapping | None:
 
 
 def at(strengths: Mapping[str, float], *, without: tuple[str, ...] = ()) -> dict[str, KernelRegularizer]:
-    """Every mapping's regularizer, at its default or at the strength that is chosen here by the mapping's name.
+    """The regularizer of every mapping, at the strength given under the mapping's name or at its default.
 
     Example:
         >>> at({"fusedmax": 0.2}, without=("oscarmax", "sqpnormmax"))

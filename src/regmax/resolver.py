@@ -1,4 +1,4 @@
-"""What an argument `mapping` stands for: one resolver, everywhere a mapping is accepted."""
+"""The meaning of an argument `mapping`: one resolver for every function that accepts a mapping."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,27 +32,27 @@ class Resolved:
         if self.omega is not None:
             return functional.regularized_argmax(self.omega, scores, dim, gamma=self.gamma, mask=mask)
         assert self.function is not None
-        # A function of another library may take no mask, and needs none if there is none.
+        # A function of another library may not accept a mask, so pass one only if it is given.
         return self.function(scores, dim) if mask is None else self.function(scores, dim, mask=mask)
 
 
 class MappingModule:
-    """A module that knows its regularizer; `regmax.nn` has them."""
+    """A module with a regularizer; the mappings of `regmax.nn` are such modules."""
 
     def resolved(self) -> Resolved:
-        """The regularizer and gamma, with strengths as they are now."""
+        """The regularizer and gamma at the current strengths."""
         raise NotImplementedError
 
 
 def resolve(mapping: MappingLike) -> Resolved:
-    """The regularizer and gamma of a mapping, or the function that it is.
+    """The regularizer and gamma of a mapping, or its function if the regularizer is not known.
 
     Args:
         mapping: a name (`"fusedmax"`, `"fusedmax,lam=0.2,gamma=2"`), a regularizer, a module, a function of regmax or
             a partial of one, or any function `f(scores, dim, mask=...)`.
 
     Returns:
-        A record that can be called like such a function.
+        A record that is callable as `f(scores, dim, mask=...)`.
 
     Example:
         >>> import numpy as np, regmax
@@ -80,7 +80,7 @@ def resolve(mapping: MappingLike) -> Resolved:
 
 
 def function_of(name: str) -> Callable[..., Any]:
-    """The public function of a mapping's name, or one made of its regularizer if there is none.
+    """The public function of a mapping's name, or a function made from its regularizer if there is none.
 
     Example:
         >>> function_of("fusedmax").__name__
@@ -99,7 +99,7 @@ def _by_strengths(
 
 @dataclass(frozen=True)
 class _ModuleFunction:
-    """A module of another library as a function: it has its own dimension, and may take no mask."""
+    """A module of another library as a function: it has its own `dim`, and may not accept a mask."""
 
     module: Any
 
@@ -108,7 +108,7 @@ class _ModuleFunction:
 
 
 def _own(function: Any) -> Resolved | None:
-    """The regularizer of one of regmax's own functions, or of a partial of one; None for other functions."""
+    """The regularizer of a function of regmax, or of a partial of one; None for other functions."""
     strengths: dict[str, Any] = {}
     arguments: tuple[Any, ...] = ()
     if isinstance(function, partial):

@@ -1,7 +1,7 @@
 """Timing in turns: other load on the machine affects every call equally, so the ratios remain valid.
 
-`race` repeats calls that can be repeated at will, for a given time. `in_turns` makes each call once a round, for calls
-that change something, such as training steps.
+`race` repeats calls without side effects for a given time. `in_turns` makes each call once per round, for calls with
+side effects, such as training steps.
 """
 
 import gc
@@ -79,7 +79,7 @@ def race(
 def in_turns(
     calls: Mapping[Key, Callable[[], object]], *, rounds: int, warm_up: int = 1
 ) -> dict[Key, NDArray[np.float64]]:
-    """Nanoseconds of each call, an entry a round: every call is made once a round, in an order that changes.
+    """Nanoseconds of each call, one entry per round: every call is made once per round, in a new order each time.
 
     `warm_up` rounds before the first are not counted.
 
@@ -100,12 +100,12 @@ def in_turns(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without garbage collection, and with memory as a process has it that has run for a while."""
+    """Without garbage collection, and with the allocator in the state of a long-running process."""
     before, was_enabled = torch.get_num_threads(), gc.isenabled()
     gc.collect()
     gc.disable()
-    # glibc keeps freed blocks, rather than ask for new pages each time, up to a size that grows with the blocks it has
-    # seen freed: after this block it no longer changes, and no call's time depends on the calls before it.
+    # glibc keeps freed blocks for reuse up to a size limit, and raises the limit when it frees a larger block. Freeing
+    # this block raises it almost to its maximum, so that no call's time depends on the calls before it.
     torch.empty(_ALLOCATION, dtype=torch.uint8)
     try:
         yield
@@ -123,7 +123,7 @@ def _cost(call: Call, threads: int) -> float:
 
 
 def _turns(cost: float, seconds: float) -> int:
-    """How often a call gets its turn: an untimed call, then a batch of timed ones."""
+    """The number of turns of a call; a turn is one untimed call and a batch of timed ones."""
     one_turn = cost * (1 + _batch(cost))
     return int(np.clip(seconds * 1e9 / one_turn, FEWEST, MOST))
 
@@ -143,9 +143,9 @@ def _is_due(number: int, turns: int, rounds: int) -> bool:
 
 
 def _turn(call: Call, cost: float) -> tuple[float, bool]:
-    """Nanoseconds a call, and whether it was disturbed; a disturbed turn is taken again, a few times."""
+    """Nanoseconds per call, and whether the turn was disturbed; a disturbed turn is repeated."""
     for _ in range(_ATTEMPTS):
-        # Untimed: it brings the caches to the state that the call itself leaves.
+        # Untimed: it warms the caches.
         call.run()
         before = _switches()
         nanoseconds = _time(call.run, _batch(cost))
@@ -156,7 +156,7 @@ def _turn(call: Call, cost: float) -> tuple[float, bool]:
 
 
 def _switches() -> int:
-    """How often the kernel has taken a core from this process; always 0 on systems that do not tell."""
+    """The number of involuntary context switches of this process; 0 on systems that do not report it."""
     return 0 if resource is None else resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 

@@ -1,4 +1,4 @@
-"""The version, and the versions of everything else that an installation runs on."""
+"""The version of regmax, and the versions of Python, NumPy, torch and the core."""
 
 import os
 import platform
@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 
 
 def show_versions() -> None:
-    """Print the versions that a bug report needs, which core computes, and on how many threads.
+    """Print the versions that a bug report needs, the core in use and the number of threads.
 
     Example:
         >>> show_versions()  # doctest: +ELLIPSIS
@@ -25,7 +25,7 @@ def show_versions() -> None:
 
 
 def versions() -> dict[str, str]:
-    """What `show_versions` prints, by name."""
+    """The values that `show_versions` prints, by name."""
     return {
         "regmax": __version__,
         "Python": f"{platform.python_version()} ({platform.system()} {platform.machine()})",
@@ -37,7 +37,7 @@ def versions() -> dict[str, str]:
 
 
 def _version(module: str) -> str:
-    """The version of what would really be imported, which need not be what an installer recorded."""
+    """The version of the module that is imported, which may differ from the installer's record."""
     try:
         return str(import_module(module).__version__)
     except ImportError:
@@ -45,7 +45,7 @@ def _version(module: str) -> str:
 
 
 def _core() -> str:
-    # Imported here: `import regmax` reads this file, and need not load the core for a version number.
+    # Imported here, so that `import regmax`, which reads this file, does not load the core.
     from regmax.kernels import native
 
     if native.available():
@@ -54,7 +54,7 @@ def _core() -> str:
 
 
 def _threads() -> int:
-    """Torch's own setting where torch is in use; else one per core that this process may use."""
+    """The setting of torch if it is imported; otherwise one per core that this process may use."""
     if (torch := sys.modules.get("torch")) is not None:
         return int(torch.get_num_threads())
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

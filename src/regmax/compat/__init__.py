@@ -1,6 +1,6 @@
-"""Ways in: the names and call shapes of other libraries, computed by regmax.
+"""Drop-in replacements: the names and signatures of other libraries, computed by regmax.
 
-Change the import and keep the code: `from regmax.compat.torchsparseattn import Fusedmax`, or
+Only the import changes: `from regmax.compat.torchsparseattn import Fusedmax`, or
 `from regmax.compat.entmax import sparsemax`.
 """
 

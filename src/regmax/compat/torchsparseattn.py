@@ -1,6 +1,6 @@
 """The names of torchsparseattn 0.2, the code published with the paper, on regmax's kernels.
 
-It calls `alpha` and `beta` what is `lam` here, takes rows of one or two dimensions, and `lengths` instead of a mask.
+`lam` is called `alpha` or `beta` there; scores have one or two dimensions, and `lengths` take the place of a mask.
 Its oscarmax is the paper's composition of two steps, and `Oscarmax` here computes the same; `regmax.oscarmax` is exact.
 """
 
@@ -32,7 +32,7 @@ Lengths = Tensor | Sequence[int] | None
 
 
 def length_mask(call: str, x: Tensor, lengths: Lengths) -> Tensor | None:
-    """True before the end of each row of x, (d) or (n, d); None where every row is whole."""
+    """True before the end of each row of x, (d) or (n, d); None if `lengths` is None."""
     if x.ndim not in (1, 2):
         raise ValueError(f"`{call}` takes one row, or rows as a matrix. Got {x.ndim} dimensions.")
     if lengths is None:
@@ -47,10 +47,9 @@ def length_mask(call: str, x: Tensor, lengths: Lengths) -> Tensor | None:
 
 
 class ProxFunction(ABC):
-    """A proximal operator on the first `lengths[i]` scores of each row; zero beyond.
+    """A proximal operator on the first `lengths[i]` scores of each row; the others become zero.
 
-    In torchsparseattn these are autograd functions. An object of one is called, so an object that can be called
-    takes its place.
+    In torchsparseattn these are autograd functions whose instances are called. Here they are callable objects.
     """
 
     @abstractmethod
@@ -64,7 +63,7 @@ class ProxFunction(ABC):
             return self.prox(x)
         rows, ends = x.reshape(-1, x.shape[-1]), mask.reshape(-1, x.shape[-1]).sum(-1)
         z = torch.zeros_like(rows)
-        # The operators take no mask: rows of one length go together.
+        # The operators take no mask: rows of equal length form a batch.
         for end in ends.unique().tolist():
             these = (ends == end).nonzero().squeeze(1)
             part = torch.nn.functional.pad(self.prox(rows[these, :end]), (0, rows.shape[1] - end))
@@ -102,7 +101,7 @@ class Sparsemax(torch.nn.Module):
 
 
 def project_simplex(v: Tensor, z: float = 1) -> Tensor:
-    """The projection of v on the simplex of size z; see `regmax.project_simplex`.
+    """The projection of v onto the simplex of size z; see `regmax.project_simplex`.
 
     Example:
         >>> import torch
@@ -113,7 +112,7 @@ def project_simplex(v: Tensor, z: float = 1) -> Tensor:
 
 
 def sparsemax_grad(dout: Tensor, w_star: Tensor) -> Tensor:
-    """The product of sparsemax's Jacobian with `dout`, read off the weights.
+    """The product of sparsemax's Jacobian with `dout`, computed from the weights.
 
     Example:
         >>> import torch
@@ -165,9 +164,9 @@ class Fusedmax(torch.nn.Module):
 
 
 def fused_prox_jv_slow(y_hat: Tensor, dout: Tensor) -> Tensor:
-    """The product of `FusedProxFunction`'s Jacobian with `dout`, read off its result: the mean over each run.
+    """The product of `FusedProxFunction`'s Jacobian with `dout`, from its result: the mean over each segment.
 
-    torchsparseattn has it in Python and in Cython, with one name each; here they are the same.
+    torchsparseattn has a Python and a Cython version under two names; here both are the same function.
 
     Example:
         >>> import torch
@@ -184,7 +183,7 @@ class OscarProxFunction(ProxFunction):
     """The proximal operator of alpha ||z||_1 + beta sum_{i<j} max(|z_i|, |z_j|), by `regmax.prox_owl`.
 
     Args:
-        alpha: how strongly every score is drawn to 0.
+        alpha: how strongly every score is shrunk towards 0.
         beta: how strongly scores are clustered; regmax calls it `lam`.
 
     Example:
@@ -204,8 +203,8 @@ class OscarProxFunction(ProxFunction):
 class Oscarmax(torch.nn.Module):
     """Oscarmax as the paper first published it: OSCAR's proximal operator, then sparsemax.
 
-    The paper's errata says that these two steps do not solve oscarmax's problem. They are kept here, so that trained
-    models give what they gave; `regmax.oscarmax(x, lam=beta)` is the exact mapping, at no greater cost.
+    The paper's errata says that these two steps do not solve oscarmax's problem. They are kept here so that trained
+    models give the same results; `regmax.oscarmax(x, lam=beta)` is the exact mapping and costs no more.
 
     Args:
         beta: how strongly weights are clustered; regmax calls it `lam`.
@@ -230,16 +229,16 @@ class Oscarmax(torch.nn.Module):
 
 
 def oscar_prox_jv(y_hat: Tensor, dout: Tensor) -> Tensor:
-    """The product of `OscarProxFunction`'s Jacobian with `dout`, read off its result.
+    """The product of `OscarProxFunction`'s Jacobian with `dout`, from its result.
 
-    Values of one size move together, and zeros stay.
+    Values of equal magnitude move together, and zeros do not move.
 
     Example:
         >>> import torch
         >>> oscar_prox_jv(torch.tensor([0.5, -0.5, 0.0]), torch.tensor([1.0, 3.0, 7.0]))
         tensor([-1.,  1.,  0.])
     """
-    # Any weights that fall strictly and stay positive: the product depends on their order alone.
+    # Any positive, strictly decreasing weights: the product depends only on their order.
     falling = torch.arange(y_hat.shape[-1], 0, -1, dtype=y_hat.dtype, device=y_hat.device)
     return tensors.prox_owl_jacobian_product(y_hat, dout, falling)
 

@@ -1,6 +1,6 @@
-"""Arrays and autograd: a front end for each framework, found by the array's type.
+"""Front ends for arrays and autograd: one module per framework, chosen by the array's type.
 
-A front end turns `dim`, `mask`, `gamma` and float types into contiguous rows, calls the kernels, and undoes it.
+A front end checks the arguments, lays the scores out as contiguous rows, calls the kernels, and restores the layout.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ def _import_frontend(call: str, x: Any) -> Any:
             f"`{call}` needs a NumPy array or a torch tensor. Got {type(x).__name__}: "
             "use `numpy.asarray(...)` or `torch.as_tensor(...)`."
         )
-    # Import statements, because a compiler that meets the first call can follow them.
+    # Import statements and no `import_module`: torch.compile can trace them if it sees the first call.
     if name == "torch":
         from regmax.frontends import torch
 

@@ -1,4 +1,4 @@
-"""Checks of arguments that every front end makes, and their messages. Shapes only: no array is read here."""
+"""Argument checks that the front ends share, and their messages. No array entries are read here."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from regmax.arrays import check_plain, framework, is_floating
 
 
 def check_scores(call: str, x: Any) -> None:
-    """Scores are floating-point, with at least one dimension."""
+    """Raise unless the scores are floating-point and have at least one dimension."""
     if not is_floating(x):
         raise TypeError(f"`{call}` needs floating-point scores. Got {x.dtype}: convert them first.")
     if x.ndim == 0:
@@ -14,7 +14,7 @@ def check_scores(call: str, x: Any) -> None:
 
 
 def check_dim(call: str, dim: int, ndim: int) -> int:
-    """`dim` counted from the front."""
+    """`dim` as a nonnegative index; raise if it is out of range."""
     if isinstance(dim, bool) or not isinstance(dim, int):
         raise TypeError(f"`{call}` needs an integer `dim`. Got {type(dim).__name__}.")
     if not -ndim <= dim < ndim:
@@ -23,7 +23,7 @@ def check_dim(call: str, dim: int, ndim: int) -> int:
 
 
 def check_mask(call: str, mask: Any, x: Any) -> None:
-    """A mask is boolean, of the scores' framework, and broadcasts to their shape."""
+    """Raise unless the mask is boolean, of the scores' framework, and broadcasts to their shape."""
     check_plain(f"{call}: mask", mask)
     if framework(mask) != framework(x):
         raise TypeError(
@@ -47,10 +47,10 @@ def broadcasts(shape: Any, target: Any) -> bool:
 
 
 def parameter_shape(call: str, shape: Any, x_shape: Any, dim: int) -> tuple[int, ...]:
-    """The shape, with all of the scores' dimensions, in which an array parameter meets the scores.
+    """The shape of an array parameter, extended to all dimensions of the scores.
 
-    It broadcasts against the scores with size 1 along `dim` (one per head: `(heads, 1, 1)`), or else against the rows,
-    which are the scores' dimensions without `dim`.
+    The parameter broadcasts against the scores with size 1 along `dim` (one per head: `(heads, 1, 1)`), or else
+    against the rows, which are the scores' dimensions without `dim`.
     """
     ones = tuple(1 if i == dim else size for i, size in enumerate(x_shape))
     if broadcasts(shape, ones):
@@ -65,7 +65,7 @@ def parameter_shape(call: str, shape: Any, x_shape: Any, dim: int) -> tuple[int,
 
 
 def check_owl_weights(weights: Any, x: Any, d: int) -> None:
-    """OWL weights are of the scores' kind, one per position."""
+    """Raise unless OWL weights are of the scores' framework, one per position."""
     check_plain("prox_owl(x, weights)", weights)
     if framework(weights) != framework(x):
         raise TypeError(
@@ -78,7 +78,7 @@ def check_owl_weights(weights: Any, x: Any, d: int) -> None:
 
 
 def check_owl_order(ordered: bool) -> None:
-    """OWL weights fall and stay above 0: otherwise the penalty is not a norm."""
+    """Raise unless OWL weights are nonnegative and nonincreasing: otherwise the penalty is not a norm."""
     if not ordered:
         raise ValueError(
             "`prox_owl(x, weights)` needs finite, non-negative, non-increasing weights. Got others: sort them."

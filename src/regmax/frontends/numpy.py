@@ -22,7 +22,7 @@ from regmax.regularizers.base import Bounds
 
 
 class Rows(NamedTuple):
-    """Scores as contiguous rows in float32 or float64, with what to undo."""
+    """Scores as contiguous rows in float32 or float64, and their original layout."""
 
     x: NDArray[Any]  # (n, d)
     keep: NDArray[np.bool_] | None  # (n, d)
@@ -33,7 +33,7 @@ class Rows(NamedTuple):
     dtype: np.dtype[Any]
 
     def restore(self, y: NDArray[Any]) -> NDArray[Any]:
-        """Rows of weights as an array like the scores."""
+        """Rows of weights in the scores' layout and dtype."""
         return np.moveaxis(y.reshape(self.shape), -1, self.dim).astype(self.dtype, copy=False)
 
     def restore_values(self, values: NDArray[Any]) -> Any:
@@ -70,7 +70,7 @@ def prepare(
 
 
 def _parameter(call: str, value: Any, bounds: Bounds, shape: tuple[int, ...], dim: int) -> Any:
-    """A strength in bounds, as a number or as one per row."""
+    """A strength, checked against its bounds: a number, or one per row."""
     check_plain(bounds.call, value)
     bounds.check(value)
     if not is_array(value):
@@ -93,7 +93,7 @@ def _kernels(kernel: str) -> Any:
 def mapping(
     omega: type[KernelRegularizer], theta: Any, x: NDArray[Any], dim: int, gamma: Any, mask: Any
 ) -> NDArray[Any]:
-    """Pi_Omega(x) for a regularizer not yet made."""
+    """Pi_Omega(x), given the regularizer's class and strength."""
     return argmax(omega.made(theta), x, dim, gamma, mask)
 
 
@@ -120,7 +120,7 @@ def kept(rows: Rows) -> NDArray[np.bool_]:
 
 
 def maximum(omega: Regularizer, x: NDArray[Any], dim: int, gamma: Any, mask: Any) -> Any:
-    """max_Omega(x) along `dim`; -inf where nothing is kept."""
+    """max_Omega(x) along `dim`; -inf for rows without kept positions."""
     if not isinstance(omega, KernelRegularizer):
         return _by_torch("maximum", omega, x, dim, gamma, mask)
     exact = omega.exact
@@ -130,7 +130,7 @@ def maximum(omega: Regularizer, x: NDArray[Any], dim: int, gamma: Any, mask: Any
 
 
 def duality_gap(omega: Regularizer, x: NDArray[Any], y: NDArray[Any], dim: int, gamma: Any, mask: Any) -> Any:
-    """How far y is from the optimum at most, computed in float64."""
+    """An upper bound on the suboptimality of y, computed in float64."""
     check_plain("duality_gap(omega, scores, y)", y)
     if not isinstance(omega, KernelRegularizer):
         return _by_torch("duality_gap", omega, x, y, dim, gamma, mask)
@@ -149,17 +149,17 @@ def _objective(omega: KernelRegularizer, rows: Rows, y: NDArray[Any]) -> tuple[N
     keep = kept(rows)
     top = np.max(rows.x, axis=-1, where=keep, initial=-np.inf)
     gamma = np.reshape(rows.gamma, (-1, 1)).astype(y.dtype)
-    with np.errstate(over="ignore"):  # -inf would be NaN times a weight of 0
+    with np.errstate(over="ignore"):  # -inf times a weight of 0 would be NaN
         centred = np.where(keep, rows.x - np.where(np.isfinite(top), top, 0)[:, None], 0) / gamma
     centred = np.maximum(centred, np.finfo(y.dtype).min)
-    # Weight on a deleted position is infinitely bad: its score is -inf.
+    # Weight on a deleted position makes the objective -inf, because its score is -inf.
     forbidden = np.where((~keep & (y != 0)).any(-1), np.inf, 0)
     theta = rows.theta[:, None].astype(y.dtype) if is_array(rows.theta) else rows.theta
     return (centred * y).sum(-1) - forbidden - omega.with_theta(theta).value(y, keep), top
 
 
 def prox(kernel: str, x: NDArray[Any], dim: int, lam: Any, bounds: Bounds) -> NDArray[Any]:
-    """A building block without simplex, `prox_tv1d` say, along `dim`."""
+    """A proximal operator without projection onto the simplex, such as `prox_tv1d`, along `dim`."""
     rows = prepare(f"{kernel}(...)", x, dim, 1.0, None, lam, bounds)
     return rows.restore(_kernels(kernel).argmax(kernel, rows.x, None, rows.theta))
 
@@ -174,7 +174,7 @@ def prox_owl(x: NDArray[Any], weights: NDArray[Any], dim: int) -> NDArray[Any]:
 
 
 def _by_torch(name: str, omega: Regularizer, x: NDArray[Any], *arguments: Any) -> Any:
-    """Smooth regularizers are written in PyTorch operations: NumPy arrays go there and come back."""
+    """Smooth regularizers use PyTorch operations: convert NumPy arrays to tensors and back."""
     try:
         import torch
     except ImportError as error:

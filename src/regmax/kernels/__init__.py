@@ -1,4 +1,4 @@
-"""The narrow waist: every mapping as a function on rows, and its Jacobian product.
+"""The kernel interface: every mapping as a function on rows, and its Jacobian product.
 
 Three implementations of one interface, on rows (n, d):
 
@@ -7,17 +7,17 @@ Three implementations of one interface, on rows (n, d):
 * `tensors` -- batched PyTorch operations, on every device.
 
 `argmax(kernel, x, keep=None, theta=None, *, gamma=1.0)` maps the rows of x / gamma, and
-`jacobian_product(kernel, y, v, keep=None, theta=None, *, gamma=1.0)` multiplies by the Jacobian of that, J v / gamma,
-read off the result `y`. `kernel` is one of `KERNELS`; `keep` is None or boolean, True for a score that takes part;
-`theta` is the kernel's strength (`lam` or `p`); `theta` and `gamma` are numbers or one per row. Dividing by gamma never
-turns a finite score into -inf, which would delete it. `native` has no softmax and passes it on to the other two.
+`jacobian_product(kernel, y, v, keep=None, theta=None, *, gamma=1.0)` computes J v / gamma, J the Jacobian at
+x / gamma, from the result `y`. `kernel` is one of `KERNELS`; `keep` is None or boolean, True = keep; `theta` is
+the kernel's strength (`lam` or `p`); `theta` and `gamma` are numbers or one per row. Division by gamma never turns a
+finite score into -inf, which would delete it. `native` has no softmax and forwards it to the other two.
 """
 
 from typing import Literal, NamedTuple
 
 
 class Kernel(NamedTuple):
-    """What callers must know of a kernel: which equal values belong together, and how its Jacobian varies."""
+    """The properties of a kernel that callers need: which equal values form groups, and how its Jacobian varies."""
 
     groups: Literal["none", "segments", "clusters"]  # none, adjacent equal values, equal values anywhere
     constant_jacobian: bool  # around almost every point

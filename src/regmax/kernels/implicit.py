@@ -14,14 +14,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-# Hessians may be infinite at a weight of 0 (powers under 2): they are taken this close to it instead, and not used.
+# A Hessian may be infinite at a weight of 0 (powers below 2): it is evaluated here instead, and these entries unused.
 ALMOST_ZERO = 1e-30
 
 
 def jacobian_product(hessian: Callable[[Tensor], Tensor], y: Tensor, v: Tensor) -> Tensor:
     """J v for rows y, v (n, d), in differentiable operations.
 
-    O(d) a row if `hessian` gives diagonals (n, d); O(d^3), d the largest support, if it gives matrices (n, d, d).
+    O(d) per row if `hessian` gives diagonals (n, d); O(d^3), d the largest support, if it gives matrices (n, d, d).
     """
     support = y.detach() > 0
     if not y.numel() or not bool(support.any()):

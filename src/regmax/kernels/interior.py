@@ -6,11 +6,11 @@ The optimality conditions, with s the multipliers of y >= 0 and tau that of sum 
 
 Each iteration is a Newton step (Mehrotra's predictor and corrector) on these with y_i s_i = mu, mu falling to 0. The
 iterates stay positive, so Omega may be infinitely steep at 0, and about ten steps are enough. Newton's matrix is
-H + diag(s / y), H the Hessian of Omega: O(d) a row if H is diagonal (a separable Omega), else O(d^3).
+H + diag(s / y), H the Hessian of Omega: O(d) per row if H is diagonal (a separable Omega), else O(d^3).
 
 Near the solution small weights are set to 0, and the others take one Newton step on their support. A row stops when
-the duality gap there, the maximum of <grad f(y), y - e> over the simplex's corners e, is at most `tol` or what
-rounding leaves of it; f(y) is then within that of the minimum. Stopped rows leave the batch.
+its duality gap, the maximum of <grad f(y), y - e> over the simplex's corners e, is at most `tol` or the rounding error
+of the gap; f(y) then exceeds the minimum by at most that. Finished rows are removed from the batch.
 """
 
 from collections.abc import Callable
@@ -21,17 +21,17 @@ from torch import Tensor
 
 from regmax.kernels.newton import CURVATURE, Newton
 
-_TO_BOUNDARY = 0.995  # the share of the way to the boundary that a step may go
-_HALVINGS = 5  # of a step that leads away from the solution: curvature varies along it
-_SMALL = 1e-5  # weights below this share of the largest are candidates for exact zeros
-_NEAR = 1e5  # a gap within this factor of the tolerance is close enough to try them
-_DUST = 1e-12  # weights below this share of the largest are lost in rounding
+_TO_BOUNDARY = 0.995  # the largest fraction of the distance to the boundary that a step may take
+_HALVINGS = 5  # of a step that increases the merit, because curvature varies along it
+_SMALL = 1e-5  # weights below this fraction of the largest may become exact zeros
+_NEAR = 1e5  # exact zeros are tried if the gap is within this factor of the tolerance
+_DUST = 1e-12  # weights below this fraction of the largest are rounding errors
 _CLOSE = 1e-3  # a gap within this factor of the tolerance needs no Newton step on the support
 _ROUNDING = 32  # the rounding error of a gap, in units of eps times the size of its terms
 
 
 class Problem(NamedTuple):
-    """What the solver may ask about Omega, row by row."""
+    """The derivatives of Omega that the solver evaluates, row by row."""
 
     gradient: Callable[[Tensor], Tensor]
     derivatives: Callable[
@@ -52,7 +52,7 @@ def solve(problem: Problem, x: Tensor, keep: Tensor, tol: float, max_iter: int) 
     """The minimisers for all rows of `x` (n, d); every row keeps at least one position."""
     n = len(x)
     done = Solution(torch.zeros_like(x), x.new_full((n,), torch.inf), x.new_full((n,), tol), keep.any(-1))
-    rows = torch.arange(n, device=x.device)  # the running ones
+    rows = torch.arange(n, device=x.device)  # the unfinished ones
     state = _State.start(problem, x, keep)
     for i in range(max_iter + 1):
         found, solved = state.finished(problem, tol)
@@ -75,7 +75,7 @@ def duality_gap(slope: Tensor, y: Tensor, keep: Tensor) -> Tensor:
 
 
 class _State(NamedTuple):
-    """The running rows: y and s are positive where `keep`, 0 and 1 elsewhere."""
+    """The unfinished rows: y and s are positive where `keep` is True, and 0 and 1 elsewhere."""
 
     x: Tensor
     keep: Tensor
@@ -94,7 +94,7 @@ class _State(NamedTuple):
         gradient, hessian = problem.derivatives(y)
         newton = Newton(hessian, None, keep)
         slope = torch.where(keep, gradient - x, torch.inf)
-        # The slack: how much slopes change if weights change by as much as themselves.
+        # The slack: the mean change of the slopes if every weight changes by its own size.
         slack = (newton.curvature * y).abs().sum(-1, keepdim=True) / count
         s = torch.where(keep, slope - slope.amin(-1, keepdim=True) + slack.clamp(min=1e-8), 1.0)
         y = torch.where(keep, 1 / s, 0.0)
@@ -128,24 +128,24 @@ class _State(NamedTuple):
         return found, solved
 
     def _on_support(self, problem: Problem, slack: Tensor) -> Tensor:
-        """Exact zeros for small weights, and a Newton step of the others."""
+        """Exact zeros for small weights, and a Newton step for the others."""
         small = self.y < _SMALL * self.y.amax(-1, keepdim=True)
         y = self._with_zeros(problem, small, slack)
         gradient, hessian = problem.derivatives(y)
         u, _ = Newton(hessian, None, y > 0).solve(self.x - gradient, torch.zeros_like(self.tau))
         moved = y + u
-        # A step out of the simplex says that the support is not found yet.
+        # A step that leaves the simplex means that the support is not correct yet.
         inside = (moved > 0) | (y == 0)
         y = torch.where(inside.all(-1, keepdim=True), moved, y)
         return y / y.sum(-1, keepdim=True)
 
     def _without_dust(self, problem: Problem, slack: Tensor) -> Tensor:
-        """Exact zeros for weights lost in rounding; small ones, too steep for a Newton step, stay."""
+        """Exact zeros for weights that are rounding errors; other small weights stay, too steep for a Newton step."""
         dust = self.y < _DUST * self.y.amax(-1, keepdim=True)
         return self._with_zeros(problem, dust, slack)
 
     def _with_zeros(self, problem: Problem, small: Tensor, slack: Tensor) -> Tensor:
-        """Zeros for the small weights that the gradient does not raise again."""
+        """Exact zeros for those small weights that the gradient would not raise again."""
         large = torch.where(small, 0.0, self.y)
         rise = self.x - problem.gradient(large)
         level = torch.where(large > 0, rise * large, 0.0).sum(-1) / large.sum(-1)
@@ -204,7 +204,7 @@ class _State(NamedTuple):
 
 
 def _monotone(along: Tensor, change: Tensor, gradient: Tensor) -> Tensor:
-    """Whether the gradient changed along the step as a convex function's does, up to rounding."""
+    """Whether the gradient is monotone along the step, as that of a convex function, up to rounding."""
     rounding = _ROUNDING * torch.finfo(along.dtype).eps * gradient.abs() + CURVATURE * change.abs()
     return (along * change).sum(-1) >= -(along.abs() * rounding).sum(-1)
 

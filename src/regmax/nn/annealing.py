@@ -1,12 +1,12 @@
-"""gamma from dense to sparse over the first part of training.
+"""Annealing gamma from dense to sparse weights in the first part of training.
 
 At uniform weights 1/d the Jacobian of softmax is (I - 11'/d) / (gamma d), that of sparsemax (I - 11'/d) / gamma: d
-times larger. Early in training, while scores mean nothing yet, sparse attention therefore collapses onto a few
-positions, and a weight that is exactly zero gets no gradient back. A larger gamma at first keeps every position in
-play.
+times larger. Early in training, while scores are not informative, sparse attention therefore collapses onto a few
+positions, and a weight that is exactly zero passes no gradient. A larger gamma at first keeps more positions in the
+support.
 
-The penalty of fusedmax and oscarmax is gamma lam: with lam as it is, a gamma of 4 fuses neighbours whose scores differ
-by four times as much, and a row that is fused whole has no gradient at all. So lam falls while gamma is large.
+The penalty of fusedmax and oscarmax is gamma lam: with lam unchanged, a gamma of 4 fuses neighbours whose scores differ
+by four times as much, and a row that is one segment has no gradient at all. So lam is reduced while gamma is large.
 """
 
 from typing import Any, NamedTuple
@@ -45,14 +45,14 @@ class AnnealGamma:
     model's state dict from the first step on: a checkpoint gives the same weights in a model without an annealer.
 
     Args:
-        model: any module; its `regmax.nn` mappings are found wherever they are, attention given by name included.
-        start: gamma at first, larger than `end`: dense weights.
-        end: gamma at last.
-        steps: how many calls of `step` the way from `start` to `end` takes.
-        delay: how many calls come before it.
-        constant_penalty: whether the penalty gamma lam of fusedmax and oscarmax stays what it is at the end, so that
-            lam is multiplied by end / gamma meanwhile. With False lam is constant, and many rows may be fused whole at
-            first, which then pass no gradient: see `report`.
+        model: any module; all `regmax.nn` mappings in it are annealed, including those of attention given by name.
+        start: the initial gamma, larger than `end`: dense weights.
+        end: the final gamma.
+        steps: the number of calls of `step` from `start` to `end`.
+        delay: the number of calls before gamma changes.
+        constant_penalty: whether the penalty gamma lam of fusedmax and oscarmax is constant at its final value: lam is
+            multiplied by end / gamma. With False lam is constant, and at first many rows may be a single segment or
+            cluster and pass no gradient: see `report`.
 
     Example:
         >>> import regmax
@@ -108,9 +108,9 @@ class AnnealGamma:
 
     @property
     def gamma(self) -> float:
-        """gamma as it is now."""
+        """The current gamma."""
         share = min(max((self._done - self._delay) / self._steps, 0.0), 1.0)
-        # Written so that the end is reached exactly, not up to rounding.
+        # The end is reached exactly, not only up to rounding.
         return self._end if share == 1 else self._start + share * (self._end - self._start)
 
     @property
@@ -119,7 +119,7 @@ class AnnealGamma:
         return self._done >= self._delay + self._steps
 
     def step(self) -> None:
-        """One step of training is done."""
+        """Advance the schedule by one training step."""
         self._done += 1
         self._set()
 
@@ -158,7 +158,7 @@ class AnnealGamma:
         return report
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs to save."""
+        """The state to save in a checkpoint."""
         return {"done": self._done}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -180,7 +180,7 @@ def _add(report: AnnealingReport, name: str, y: torch.Tensor, mapping: Any) -> N
 
 
 def rows_without_gradient(y: torch.Tensor, mapping: Any, dim: int = -1) -> torch.Tensor:
-    """Which rows of a mapping's weights pass no gradient to their scores: J = 0, as all of the support is one group.
+    """Which rows of a mapping's weights pass no gradient to their scores: J = 0, because the support is one group.
 
     A group is a segment for fusedmax, a cluster for oscarmax, and a single weight for the others. Rows without any
     weight, which are masked, count as well.

@@ -19,7 +19,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention, HasMapping):
 
     It takes torch's arguments, loads torch's state dict, and keeps torch's convention for masks, which is the
     opposite of the rest of this library: in a boolean `key_padding_mask` or `attn_mask` True means *ignore*. A float
-    mask is added to the scores, and -inf deletes. A query that may look nowhere gets zeros, where torch gives NaN.
+    mask is added to the scores, and -inf deletes. A query without keys gets zeros; torch gives NaN.
 
     Args:
         embed_dim: the model's width, `num_heads` times that of a head.
@@ -87,10 +87,10 @@ class MultiheadAttention(torch.nn.MultiheadAttention, HasMapping):
         self._qkv_same_embed_dim = self.in_proj_weight is not None
         super()._reset_parameters()
         # In inference `nn.TransformerEncoderLayer` reads the weights of its attention and computes softmax itself,
-        # without a call of `forward`. It does not do so where it believes the projections to be separate.
+        # without a call of `forward`. It does not do so if the projections are marked as separate.
         self._qkv_same_embed_dim = False
 
-    if TYPE_CHECKING:  # torch's own takes and returns anything
+    if TYPE_CHECKING:  # torch's accepts and returns anything
 
         def __call__(
             self,
@@ -124,10 +124,10 @@ class MultiheadAttention(torch.nn.MultiheadAttention, HasMapping):
             key_padding_mask: (batch, keys): True, or -inf, where a key is padding.
             need_weights: whether to return weights, before dropout; without them the sparse kernels need no dense
                 matrix.
-            attn_mask: (queries, keys) or (batch * heads, queries, keys): True, or -inf, where a query may not look.
+            attn_mask: (queries, keys) or (batch * heads, queries, keys): True, or -inf, at keys a query may not see.
             average_attn_weights: whether weights are averaged over the heads.
-            is_causal: each query sees the keys up to its own place. An `attn_mask` beside it must say the same; unlike
-                torch, none is needed.
+            is_causal: each query sees the keys up to its own position. An `attn_mask` given with it must be causal too;
+                unlike in torch, none is needed.
 
         Returns:
             The output, shaped like the query, and the weights or None.
@@ -184,7 +184,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention, HasMapping):
         return x.transpose(1, 2) if self.batch_first else x.permute(1, 2, 0, 3)
 
     def _extra(self, k: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Keys and values that every query sees besides its own: the learned one, and the one of zeros."""
+        """Additional keys and values that every query sees: the learned one, and the one of zeros."""
         shape = (len(k), self.num_heads, 1, self.head_dim)
         extra = []
         if self.bias_k is not None and self.bias_v is not None:
@@ -196,7 +196,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention, HasMapping):
         return extra
 
     def extra_repr(self) -> str:
-        """The mapping, unless it is a module, which shows itself."""
+        """The mapping, unless it is a module, which has its own repr."""
         return "" if isinstance(self.mapping, torch.nn.Module) else f"mapping={self.mapping!r}"
 
 

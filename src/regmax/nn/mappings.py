@@ -20,7 +20,7 @@ class _Mapping(torch.nn.Module, MappingModule):
 
     name: ClassVar[str]  # in the registry
 
-    if TYPE_CHECKING:  # torch's own takes and returns anything
+    if TYPE_CHECKING:  # torch's accepts and returns anything
 
         def __call__(self, scores: Array[A], mask: AnyArray | None = None) -> A: ...
 
@@ -30,11 +30,11 @@ class _Mapping(torch.nn.Module, MappingModule):
         self.strengths = Strengths(strengths, learnable)
 
     def forward(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Weights along `dim`; `mask` is True where a score takes part."""
+        """Weights along `dim`; `mask` is boolean, True = keep."""
         return function_of(self.name)(scores, self.dim, mask=mask, **self.strengths.current())
 
     def resolved(self) -> Resolved:
-        """The regularizer and gamma as they are now, for attention, which maps along the keys."""
+        """The current regularizer and gamma, for attention, which maps along the keys."""
         if self.dim != -1:
             raise ValueError(
                 f"The mapping of an attention module must act along the keys, dim=-1. Got dim={self.dim}."
@@ -47,18 +47,18 @@ class _Mapping(torch.nn.Module, MappingModule):
 
     @property
     def gamma(self) -> Any:
-        """The strength of the regularizer as it is now: a number, or a tensor if it is one or learned."""
+        """The current strength of the regularizer: a number, or a tensor if given as one or learned."""
         return self.strengths["gamma"]
 
     def extra_repr(self) -> str:
-        """`dim`; the strengths show themselves."""
+        """`dim`; the strengths have their own repr."""
         return f"dim={self.dim}"
 
 
 class _WithLam(_Mapping):
     @property
     def lam(self) -> Any:
-        """The strength of the penalty as it is now: a number, or a tensor if it is one or learned."""
+        """The current strength of the penalty: a number, or a tensor if given as one or learned."""
         return self.strengths["lam"]
 
 
@@ -156,7 +156,7 @@ class Sqpnormmax(_Mapping):
 
     @property
     def p(self) -> Any:
-        """The norm as it is now: a number, or a tensor if it is one or learned."""
+        """The current norm: a number, or a tensor if given as one or learned."""
         return self.strengths["p"]
 
 
@@ -176,7 +176,7 @@ class RegularizedArgmax(_Mapping):
         self.omega = omega
 
     def forward(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Weights along `dim`; `mask` is True where a score takes part."""
+        """Weights along `dim`; `mask` is boolean, True = keep."""
         strengths = self.strengths.current()
         return regularized_argmax(self._regularizer(strengths), scores, self.dim, mask=mask, **strengths)
 
@@ -188,7 +188,7 @@ class RegularizedArgmax(_Mapping):
 
 
 def module(name: str, **strengths: Any) -> _Mapping:
-    """The module of a mapping's name; for one without its own class, that of its regularizer.
+    """The module of a mapping's name; `RegularizedArgmax` if the mapping has no module class.
 
     Example:
         >>> module("fusedmax", lam=0.2)
@@ -212,7 +212,7 @@ def module(name: str, **strengths: Any) -> _Mapping:
 
 
 def as_module(mapping: MappingLike) -> MappingLike:
-    """The module of a name, or of a regularizer that has one; anything else as it is.
+    """The module of a name, or of a regularizer that has one; anything else unchanged.
 
     As a module its strengths are found by `AnnealGamma` and shown in the model's repr.
 
@@ -240,6 +240,6 @@ class HasMapping(torch.nn.Module):
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "mapping":
             value = as_module(value)
-            self._modules.pop(name, None)  # a module can be followed by a function, which torch would refuse
+            self._modules.pop(name, None)  # torch refuses to replace a module by a function
             self.__dict__.pop(name, None)
         super().__setattr__(name, value)

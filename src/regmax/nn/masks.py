@@ -1,4 +1,4 @@
-"""torch's masks, True = ignore or added to the scores, as this library's: True = keep, and a bias."""
+"""Conversion of torch's masks (True = ignore, or added to the scores) to regmax's: True = keep, and a bias."""
 
 from typing import NamedTuple
 
@@ -10,14 +10,14 @@ from regmax.frontends.torch.modes import is_plain
 
 
 class Masks(NamedTuple):
-    """What `regmax.attention` takes; both broadcast to (batch, heads, queries, keys)."""
+    """The masks of `regmax.attention`; `keep` and `bias` broadcast to (batch, heads, queries, keys)."""
 
     keep: Tensor | None
     bias: Tensor | None
     is_causal: bool
 
     def extended(self, n: int, queries: int, keys: int, device: torch.device) -> "Masks":
-        """The masks with n more keys, which every query sees, behind the `keys` of before."""
+        """The masks with n more keys, which every query sees, after the existing `keys`."""
         keep = self.keep
         if self.is_causal:  # the new keys come last, where causality would hide them
             causal = torch.ones(queries, keys, dtype=torch.bool, device=device).tril()
@@ -42,7 +42,7 @@ def merge(padding: Tensor | None, places: Tensor | None, is_causal: bool, shape:
         parts.append(padding.reshape(batch, 1, 1, keys))
     if places is not None:
         _check("attn_mask", places, ((queries, keys), (batch * heads, queries, keys)))
-        if not is_causal:  # else it says what causality says
+        if not is_causal:  # otherwise it repeats causality
             parts.append(places if places.ndim == 2 else places.unflatten(0, (batch, heads)))
     keep, bias = None, None
     for part in parts:
@@ -53,11 +53,11 @@ def merge(padding: Tensor | None, places: Tensor | None, is_causal: bool, shape:
 
 
 def _split(mask: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """The boolean part, True = keep, and what is added to the scores."""
+    """The boolean part, True = keep, and the additive part."""
     if mask.dtype == torch.bool:
         return ~mask, None
-    # `nn.TransformerEncoderLayer` turns boolean masks into 0 and -inf. Where looking at the values is cheap, turn
-    # them back: without a bias the sparse kernels serve.
+    # `nn.TransformerEncoderLayer` turns boolean masks into 0 and -inf. If reading the values is cheap,
+    # convert them back, so that the sparse kernels need no bias.
     if mask.is_cpu and is_plain(mask) and not mask.requires_grad:
         keep = mask != -torch.inf
         if not mask.masked_fill(~keep, 0.0).any():

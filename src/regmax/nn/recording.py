@@ -12,12 +12,12 @@ from regmax.sparse_attention.weights import SparseWeights
 
 Take = Callable[[Tensor], None]
 
-# The recordings that are on. Attention that knows its weights asks `recorder` whether somebody wants them.
+# The active recordings. Attention layers ask `recorder` whether their weights are wanted.
 _active: list["_Recording"] = []
 
 
 class AttentionRecord(Mapping[str, Sequence[SparseWeights]]):
-    """What `record_attention` collected: for each module name the weights of its calls, in order.
+    """The result of `record_attention`: for each module name the weights of its calls, in order.
 
     Example:
         >>> import torch, regmax
@@ -48,7 +48,7 @@ class AttentionRecord(Mapping[str, Sequence[SparseWeights]]):
         return f"AttentionRecord({ {name: len(calls) for name, calls in self._calls.items()} })"
 
     def dense(self, name: str, call: int = -1) -> Tensor:
-        """The weights of one call with their zeros, as the module computed them: (batch, heads, queries, keys), say."""
+        """The weights of one call as a dense tensor, in the module's shape, e.g. (batch, heads, queries, keys)."""
         return self[name][call].to_dense()
 
     def layers(self, call: int = -1, *, batch: int = 0) -> dict[str, Tensor]:
@@ -77,12 +77,12 @@ def record_attention(
     return, if they return weights (`need_weights=True`, `attn_implementation="eager"`).
 
     Args:
-        model: any module; nothing in it is changed, and its outputs stay what they are up to rounding.
+        model: any module; nothing in it is changed, and its outputs are the same up to rounding.
         modules: names of the layers to record, or patterns such as `"encoder.*"`; None records all.
         max_calls: how many calls of each layer to record at most, the first ones.
 
     Returns:
-        A mapping from module name to the `SparseWeights` of each call; `record.dense(name)` has the zeros too.
+        A mapping from module name to the `SparseWeights` of each call; `record.dense(name)` is dense.
 
     Example:
         >>> import torch, regmax
@@ -106,7 +106,7 @@ def record_attention(
 
 
 def recorder(module: torch.nn.Module) -> Take | None:
-    """What to call with a module's weights, or None if nobody records them; for attention that knows its weights."""
+    """The function to call with a module's weights, or None if they are not recorded."""
     if not _active:
         return None
     wanted = [recording for recording in _active if recording.wants(module)]
@@ -139,14 +139,14 @@ class _Recording:
         self._last = y
 
     def hook(self, module: torch.nn.Module, _: Any, output: Any) -> None:
-        """Record what a module returns beside its output, unless it is known already."""
+        """Record weights that a module returns with its output, unless they are recorded already."""
         y = _returned_weights(output)
         if y is not None and y is not self._last and not _asks(module) and self.wants(module):
             self.take(module, y)
 
 
 def _asks(module: torch.nn.Module) -> bool:
-    """Whether a module asks for its recorder, and so hands over the weights of each head by itself."""
+    """Whether a module calls `recorder` itself, and so passes on the weights of each head."""
     return bool(getattr(module, "records_attention", False))
 
 

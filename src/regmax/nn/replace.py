@@ -11,8 +11,8 @@ from regmax.resolver import MappingLike
 def replace_attention(model: torch.nn.Module, mapping: MappingLike = "fusedmax") -> int:
     """Replace every `torch.nn.MultiheadAttention` inside a model by `regmax.nn.MultiheadAttention`, in place.
 
-    The new modules hold the very same parameters: optimizers, frozen weights and state dicts stay as they are. Hooks
-    on the old ones are not carried over. Modules of `regmax.nn` that are there already get the new mapping.
+    The new modules share the old ones' parameters: optimizers, frozen weights and state dicts stay valid. Hooks on the
+    old ones are not copied. Existing modules of `regmax.nn` get the new mapping.
 
     Args:
         model: any module that contains attention.
@@ -20,7 +20,7 @@ def replace_attention(model: torch.nn.Module, mapping: MappingLike = "fusedmax")
             and so learns its own strengths.
 
     Returns:
-        How many modules have the mapping now.
+        The number of modules with the new mapping.
 
     Example:
         >>> import torch, regmax
@@ -40,7 +40,7 @@ def replace_attention(model: torch.nn.Module, mapping: MappingLike = "fusedmax")
                 new[module] = _rebuilt(module, mapping)
             model.set_submodule(path, new[module])
         if isinstance(module, torch.nn.TransformerEncoder):
-            module.use_nested_tensor = False  # made for torch's own inference, which computes softmax
+            module.use_nested_tensor = False  # for torch's inference path, which computes softmax
     if not new:
         raise ValueError("`replace_attention(model)` found no `torch.nn.MultiheadAttention` in the model.")
     return len(new)

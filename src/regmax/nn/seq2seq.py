@@ -2,7 +2,7 @@
 
 One decoder state (batch, width), or the states of several steps (batch, steps, width), attend to the encoder's states
 (batch, d, width). A decoder that makes one step at a time prepares the memory once: `prepare` projects it, and every
-step then only scores and weighs. Feeding the result back to the decoder is the model's business.
+step then only scores and weighs. Feeding the result back to the decoder is left to the model.
 """
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -34,7 +34,7 @@ class PreparedMemory(NamedTuple):
     mask: Tensor | None  # (batch, d): True = keep
 
     def rows(self, index: Tensor) -> "PreparedMemory":
-        """The memory of some sequences of the batch, each perhaps several times, as beam search needs it."""
+        """The memory of some sequences of the batch, with repetitions, as beam search needs it."""
         mask = None if self.mask is None else self.mask[index]
         return PreparedMemory(self.keys[index], self.values[index], mask)
 
@@ -42,7 +42,7 @@ class PreparedMemory(NamedTuple):
 class _RecurrentAttention(HasMapping):
     """Scores of prepared keys, weights, weighted sums: the part that Luong's and Bahdanau's attention share."""
 
-    if TYPE_CHECKING:  # torch's own takes and returns anything
+    if TYPE_CHECKING:  # torch's accepts and returns anything
 
         def __call__(
             self, query: Array[A], memory: AnyArray | PreparedMemory, mask: AnyArray | None = None
@@ -144,7 +144,7 @@ class GlobalAttention(_RecurrentAttention):
 
         Args:
             query: (batch, query_size), or (batch, steps, query_size).
-            memory: (batch, d, memory_size), or what `prepare` made of it.
+            memory: (batch, d, memory_size), or the result of `prepare`.
             mask: (batch, d), True = keep; a prepared memory has its own.
 
         Returns:
@@ -174,7 +174,7 @@ class GlobalAttention(_RecurrentAttention):
         return x if self.scale == 1.0 else x * self.scale
 
     def extra_repr(self) -> str:
-        """The score, and the mapping unless it is a module, which shows itself."""
+        """The score, and the mapping unless it is a module, which has its own repr."""
         scale = "" if self.scale == 1.0 else f", scale={self.scale:g}"
         return f"score={self.score!r}{_shown(self.mapping)}{scale}"
 
@@ -224,7 +224,7 @@ class AdditiveAttention(_RecurrentAttention):
         return self.additive(query, keys)
 
     def extra_repr(self) -> str:
-        """The mapping, unless it is a module, which shows itself."""
+        """The mapping, unless it is a module, which has its own repr."""
         return _shown(self.mapping).removeprefix(", ")
 
 

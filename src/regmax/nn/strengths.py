@@ -1,7 +1,7 @@
-"""Strengths that can be learned: an unconstrained parameter behind each, so that no step leaves the bounds.
+"""Learnable strengths: each is a function of an unconstrained parameter, so that no step leaves the bounds.
 
-A strength without upper bound, gamma and lam, is softplus(raw), one in an interval, p, a multiple of sigmoid(raw). Each
-keeps a little away from the lower bound, which is not allowed or where nothing is learned.
+A strength without upper bound (gamma, lam) is softplus(raw), one in an interval (p) a multiple of sigmoid(raw). Each
+stays slightly above the lower bound, which is not allowed or has no gradient.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from torch.nn import functional
 from regmax.mappings import MAPPINGS
 
 _LEAST = 1e-6  # above the lower bound of gamma and lam
-_LEAST_INSIDE = 1e-3  # above that of an interval: under p - 1 = 1e-3 powers 1 / (p - 1) leave float32
+_LEAST_INSIDE = 1e-3  # above that of an interval: for p - 1 < 1e-3 powers 1 / (p - 1) exceed float32
 
 
 class _Link(NamedTuple):
@@ -45,7 +45,7 @@ def _interval(above: float, up_to: float) -> _Link:
 
     def inverse(strength: Tensor) -> Tensor:
         share = (strength - least) / width
-        # The upper bound may be given, but a finite raw only comes close; beyond it there is none.
+        # The upper bound may be given, but a finite raw only approaches it; beyond it raw is NaN.
         return torch.logit(torch.where(strength <= up_to, share.clamp(max=1 - 1e-6), torch.nan))
 
     return _Link(
@@ -54,7 +54,7 @@ def _interval(above: float, up_to: float) -> _Link:
 
 
 def _link(name: str) -> _Link:
-    """How a strength is learned, by the bounds that the registry has for it."""
+    """The parametrization of a strength, by its bounds in the registry."""
     owners = (row.regularizer.bounds for row in MAPPINGS.values() if row.strength == name)
     bounds = next(owners, None)
     if bounds is None:  # gamma
@@ -93,7 +93,7 @@ class Strengths(torch.nn.Module):
 
     @property
     def factor(self) -> float:
-        """What annealing multiplies lam by; 1 without."""
+        """The factor by which annealing multiplies lam; 1 without annealing."""
         return self.annealed.get("lam", 1.0)
 
     def anneal(self, gamma: float, factor: float) -> None:
@@ -127,7 +127,7 @@ class Strengths(torch.nn.Module):
             unexpected_keys[:] = [key for key in unexpected_keys if key not in keys.values()]
 
     def extra_repr(self) -> str:
-        """The strengths as they are now."""
+        """The current strengths."""
         return ", ".join(f"{name}={_shown(self[name])}" for name in self._names)
 
 

@@ -1,4 +1,4 @@
-"""What Omega is, as frozen data: the base classes, and the regularizers of the named mappings."""
+"""Regularizers Omega as frozen data: the base classes, and the regularizers of the named mappings."""
 
 from regmax.regularizers.base import KernelRegularizer, Regularizer
 from regmax.regularizers.named import (

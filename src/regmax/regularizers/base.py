@@ -1,4 +1,4 @@
-"""What a regularizer is: the function Omega of the paper, as frozen data."""
+"""The base classes of the regularizers: the paper's function Omega as frozen data."""
 
 import math
 from abc import ABC, abstractmethod
@@ -43,7 +43,7 @@ class KernelRegularizer(Regularizer):
 
     @classmethod
     def made(cls, theta: Any) -> "KernelRegularizer":
-        """The regularizer at a strength; None for one that has no strength."""
+        """The regularizer at a strength; `theta` is None for a regularizer without strength."""
         return cls() if cls.strength is None else cls(**{cls.strength: theta})
 
     @classmethod
@@ -57,7 +57,7 @@ class KernelRegularizer(Regularizer):
 
     @property
     def theta(self) -> Any:
-        """The strength's value, or None for a regularizer that has none."""
+        """The value of the strength, or None for a regularizer without strength."""
         return None if self.strength is None else getattr(self, self.strength)
 
     def with_theta(self, theta: Any) -> "KernelRegularizer":
@@ -66,7 +66,7 @@ class KernelRegularizer(Regularizer):
 
     @property
     def call(self) -> str:
-        """How messages name a call of the mapping."""
+        """The call of the mapping in error messages."""
         return "regularized_argmax(...)" if self.steps else f"{self.kernel}(...)"
 
     @property
@@ -74,7 +74,7 @@ class KernelRegularizer(Regularizer):
         """The regularizer whose argmax attains max_Omega: another one if this mapping is an approximation."""
         return self
 
-    # Written out, because the comparison that a dataclass would get fails for a strength of several numbers.
+    # Explicit, because the comparison that a dataclass generates fails for a strength that is an array.
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, KernelRegularizer) or type(self) is not type(other):
             return NotImplemented
@@ -87,7 +87,7 @@ class KernelRegularizer(Regularizer):
 
 @dataclass(frozen=True)
 class Bounds:
-    """Where a strength may lie: above < theta <= up_to, or above <= theta where `closed`."""
+    """The bounds of a strength: above < theta <= up_to, or above <= theta <= up_to if `closed`."""
 
     call: str
     above: float
@@ -97,7 +97,7 @@ class Bounds:
     def check(self, theta: Any) -> None:
         """Raise unless `theta` is a number in bounds, or a floating-point array.
 
-        The entries of an array are not read: front ends check its least and its largest where reading costs nothing.
+        The entries of an array are not read: front ends check its minimum and maximum if reading is cheap.
         """
         if type(theta) is float and self.contains(theta):
             return
@@ -116,7 +116,7 @@ class Bounds:
     def contains(self, theta: float) -> bool:
         """Whether a number lies in bounds."""
         over = theta >= self.above if self.closed else theta > self.above
-        # Comparisons alone, which NaN fails and a compiler can trace.
+        # Only comparisons, which NaN fails and a compiler can trace.
         return over and theta <= self.up_to and theta < math.inf
 
     def __str__(self) -> str:

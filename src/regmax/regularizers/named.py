@@ -21,7 +21,7 @@ class NegativeEntropy(KernelRegularizer):
 
     def value(self, y: Any, mask: Any = None) -> Any:
         y = zero_deleted(y, mask)
-        # 0 log 0 = 0: a zero is replaced by 1, whose term and whose gradient are finite.
+        # 0 log 0 = 0: zeros are replaced by 1, at which the term is 0 and its gradient finite.
         safe = namespace(y).where(y == 0, 1.0, y)
         return (safe * namespace(y).log(safe)).sum(-1)
 
@@ -65,7 +65,7 @@ class FusedLasso(KernelRegularizer):
         y = zero_deleted(y, mask)
         steps = abs(y[..., 1:] - y[..., :-1])
         if mask is not None:
-            # Neighbours are the kept ones: the chain closes over what is deleted.
+            # Deletion changes adjacency: the neighbours of a deleted position become adjacent.
             chain, kept = kept_first(y, mask)
             steps = abs(chain[..., 1:] - chain[..., :-1]) * kept[..., 1:]
         return (0.5 * (y * y).sum(-1, keepdims=True) + self.lam * steps.sum(-1, keepdims=True))[..., 0]
@@ -75,8 +75,8 @@ class FusedLasso(KernelRegularizer):
 class Oscar(KernelRegularizer):
     """Omega(y) = 1/2 ||y||^2 + lam sum_{i<j} max(|y_i|, |y_j|), whose mapping is oscarmax (Section 3.2).
 
-    The penalty is lam sum_k (d - k) |y|_(k), |y| sorted decreasingly: it grows with d, so a strength that suits
-    every length is `lam = c / d`.
+    The penalty is lam sum_k (d - k) |y|_(k), |y| sorted decreasingly: it grows with d, so use
+    `lam = c / d` for rows of different lengths.
 
     Args:
         lam: how strongly weights are clustered; at least 0.
@@ -95,7 +95,7 @@ class Oscar(KernelRegularizer):
     def value(self, y: Any, mask: Any = None) -> Any:
         xp = namespace(y)
         y = zero_deleted(y, mask)
-        # A deleted position forms no pairs: each one lowers every weight d - k by one.
+        # A deleted position is in no pair: each one lowers every coefficient d - k by one.
         d = y.shape[-1] if mask is None else xp.broadcast_to(mask, y.shape).sum(-1, keepdims=True)
         pairs = ((d - ranks(y)) * sort_descending(abs(y))).sum(-1, keepdims=True)
         return (0.5 * (y * y).sum(-1, keepdims=True) + self.lam * pairs)[..., 0]
@@ -103,10 +103,10 @@ class Oscar(KernelRegularizer):
 
 @dataclass(frozen=True, eq=False)
 class OscarComposition(Oscar):
-    """Oscar, whose mapping is approximated as the paper published it: the prox of OSCAR, then the simplex.
+    """Oscar with the approximate mapping that the paper published: OSCAR's proximal operator, then sparsemax.
 
     The paper's errata says that this composition is not oscarmax. It is kept for reproducing the paper's numbers;
-    its Jacobian is not symmetric, and `duality_gap` tells how far from the optimum it is. max_Omega is `Oscar`'s.
+    its Jacobian is not symmetric, and `duality_gap` bounds its suboptimality. max_Omega is that of `Oscar`.
 
     Args:
         lam: how strongly weights are clustered; at least 0.
@@ -146,7 +146,7 @@ class SquaredPNorm(KernelRegularizer):
 
     def value(self, y: Any, mask: Any = None) -> Any:
         xp, y = namespace(y), zero_deleted(y, mask)
-        # A zero is kept away from the power: its second derivatives there are infinite or undefined.
+        # The power is not applied to zeros, where its second derivative is infinite or undefined.
         zero = y == 0
         powers = xp.where(zero, 0.0, xp.where(zero, 1.0, abs(y)) ** self.p)
         return (0.5 * powers.sum(-1, keepdims=True) ** (2 / self.p))[..., 0]

@@ -7,13 +7,13 @@ from regmax.regularizers.base import Regularizer
 
 
 class SmoothRegularizer(Regularizer):
-    """A differentiable, strongly convex Omega that you define: `value` is enough.
+    """A user-defined, differentiable, strongly convex Omega: only `value` is required.
 
-    The mapping is found by an interior point method, stopped row by row when the duality gap falls under `tol` (or
-    under what float64 resolves), and differentiated by Proposition 1, restricted to the support. A separable Omega, a
-    sum of functions of one weight each, costs O(d) a row, any other O(d^3). All of it runs on PyTorch operations, so
-    `value` is written with them, works along the last dimension, and treats rows alike. An Omega that is found not to
-    be convex raises. Set `tol` and `max_iter` on the class or on an object. Positions that are masked are held at 0.
+    The mapping is computed by an interior point method, which stops for each row when the duality gap is below `tol`
+    (or below the resolution of float64), and differentiated by Proposition 1, restricted to the support. A separable
+    Omega, a sum of functions of one weight each, costs O(d) per row, any other O(d^3). `value` uses PyTorch
+    operations, acts along the last dimension, and treats all rows alike. An error is raised if Omega is found not to
+    be convex. Set `tol` and `max_iter` on the class or on an instance. Masked positions are held at 0.
 
     Example:
         >>> import torch, regmax
@@ -32,16 +32,16 @@ class SmoothRegularizer(Regularizer):
         """Omega(y), along the last dimension, in PyTorch operations."""
 
     def gradient(self, y: Any) -> Any:
-        """The gradient of Omega at y, row by row; by autograd unless you know it."""
+        """The gradient of Omega at y, row by row; by autograd unless overridden."""
         import torch
 
         return torch.func.grad(lambda weights: self.value(weights).sum())(y)
 
     def hessian(self, y: Any) -> Any:
-        """The Hessians of Omega at y, of shape (..., d, d); by autograd unless you know it."""
+        """The Hessians of Omega at y, of shape (..., d, d); by autograd unless overridden."""
         import torch
 
-        # Reverse mode twice: forward mode loads code that torch deprecates, with a warning for each function.
+        # Reverse mode twice: forward mode loads deprecated code of torch, which warns for every function.
         rows = y.reshape(-1, y.shape[-1])
         product = torch.func.vjp(self.gradient, rows)[1]
         basis = torch.eye(rows.shape[-1], dtype=y.dtype, device=y.device)[:, None].expand(-1, *rows.shape)

@@ -1,6 +1,6 @@
 """Attention with sparse weights: `regmax.attention`.
 
-The public name is `regmax.attention`; this folder has another one so that the two do not collide.
+The public name is `regmax.attention`; the folder has a different name so that the two do not collide.
 """
 
 from regmax.sparse_attention.call import attention

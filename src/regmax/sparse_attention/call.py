@@ -1,4 +1,4 @@
-"""`regmax.attention`: checks its arguments and chooses the way to compute."""
+"""`regmax.attention`: checks its arguments and chooses an implementation."""
 
 from typing import Any, Literal, overload
 
@@ -88,25 +88,25 @@ def attention(
     """Attention whose weights are sparse: Pi(scale q k^T + bias) v, with torch's `scaled_dot_product_attention` shapes.
 
     On the CPU, sparsemax, fusedmax, oscarmax and sqpnormmax never hold the weights densely: time and memory of the
-    backward grow with the number of nonzero weights. softmax is torch's own. Everything else, and whatever runs under
-    a compiler or a transform, is computed densely.
+    backward grow with the number of nonzero weights. softmax is computed by torch. All other mappings, and all calls
+    under a compiler or a transform, are computed densely.
 
     Args:
-        q: queries, `(..., heads, queries, e)`; leading dimensions broadcast, or may be missing.
+        q: queries, `(..., heads, queries, e)`; leading dimensions broadcast and may be omitted.
         k: keys, `(..., heads, keys, e)`.
         v: values, `(..., heads, keys, e_v)`.
         mapping: from scores to weights: a name (`"fusedmax"`, `"fusedmax,lam=0.2"`), a regularizer, a module, or a
             callable `f(scores, dim, mask=...)`.
         mask: boolean, True = keep, broadcasts to `(..., heads, queries, keys)`. Masked keys are deleted; a query
-            without keys gives zeros. A padding mask `(batch, 1, 1, keys)` is used as it is.
+            without keys gives zeros. A padding mask `(batch, 1, 1, keys)` is not expanded.
         bias: added to the scores, to which it broadcasts (ALiBi, relative positions); -inf deletes a key.
-        is_causal: query i sees the keys 0, ..., i only; goes together with a mask.
+        is_causal: query i sees only the keys 0, ..., i; may be combined with a mask.
         dropout_p: the probability with which a weight is dropped, and the others scaled up.
         scale: the factor of the scores; `1 / sqrt(e)` if None.
         enable_gqa: k and v may have fewer heads, each shared by a group of query heads.
         return_weights: True gives the dense weights too, "sparse" a `SparseWeights`, which carries no gradients;
             both before dropout.
-        unknown: nothing; torch's `attn_mask` is answered with the names used here.
+        unknown: not accepted; the error for torch's `attn_mask` names the arguments to use instead.
 
     Returns:
         `(..., heads, queries, e_v)`, or that and the weights.

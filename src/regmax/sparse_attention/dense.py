@@ -21,11 +21,11 @@ def dense_attention(inputs: Inputs, mapping: Resolved) -> tuple[Tensor, Tensor]:
 
 
 def softmax_attention(inputs: Inputs, gamma: Any) -> Tensor:
-    """Torch's own attention; rows without keys give zeros there too."""
+    """Torch's attention, which also gives zeros for rows without keys."""
     k, v = repeat_heads(inputs)
     mask, is_causal = inputs.mask, inputs.is_causal
     if inputs.mask is not None or inputs.bias is not None:
-        # torch takes a mask, a bias or causality: one of them.
+        # torch takes only one of a mask, a bias and causality.
         mask, is_causal = full_mask(inputs), False
     if inputs.bias is not None:
         bias = (inputs.bias / gamma).to(inputs.q.dtype)
@@ -43,7 +43,7 @@ def repeat_heads(inputs: Inputs) -> tuple[Tensor, Tensor]:
 
 
 def full_mask(inputs: Inputs) -> Tensor | None:
-    """The mask and causality, query i seeing the keys up to i, as one."""
+    """The mask combined with causality, under which query i sees the keys up to i."""
     if not inputs.is_causal:
         return inputs.mask
     seen = torch.ones(inputs.scores_shape[-2:], dtype=torch.bool, device=inputs.q.device).tril()

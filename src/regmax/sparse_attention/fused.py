@@ -1,4 +1,4 @@
-"""Attention on the CPU that never holds its weights densely, and its derivative on the support alone."""
+"""Attention on the CPU without a dense weight matrix, and its derivative restricted to the support."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,7 +26,7 @@ _NUMBER = int | float
 
 
 def suits(inputs: Inputs, found: Resolved) -> bool:
-    """Whether the native core computes this: plain tensors of the CPU, one strength, no gradient of the bias."""
+    """Whether the native core supports this call: plain CPU tensors, one strength, no gradient of the bias."""
     q, omega = inputs.q, found.omega
     return (
         q.is_cpu
@@ -62,7 +62,7 @@ Gradients = tuple[Tensor | None, ...]
 
 
 class _SparseAttention(Function):
-    """out, and with `return_weights` the weights, which are not differentiated."""
+    """The output, and with `return_weights` the weights, which are not differentiated."""
 
     @staticmethod
     def forward(
@@ -101,10 +101,10 @@ class _SparseAttention(Function):
 def _dense_gradients(
     inputs: Inputs, found: Resolved, q: Tensor, k: Tensor, v: Tensor, out_grad: Tensor
 ) -> Gradients:
-    """Gradients that can be differentiated again: those of the dense path, computed anew."""
+    """Gradients that can be differentiated again, recomputed by dense attention."""
     if inputs.dropout_p > 0:
         raise NotImplementedError(
-            "`attention(..., dropout_p=...)` is differentiated once. Got `create_graph=True`: set dropout_p to 0."
+            "`attention(..., dropout_p=...)` is differentiable only once. Got `create_graph=True`: set dropout_p to 0."
         )
     out, _ = dense_attention(replace(inputs, q=q, k=k, v=v), found)
     wanted = [x for x in (q, k, v) if x.requires_grad]
@@ -132,7 +132,7 @@ def _describe(inputs: Inputs, found: Resolved, *, recompute: bool) -> core.Probl
 
 
 def _slices(tensor: Tensor | None, inputs: Inputs) -> core.Slices | None:
-    """What broadcasts to the scores, expanded over nothing but the keys."""
+    """A mask or bias that broadcasts to the scores, expanded only along the keys."""
     if tensor is None:
         return None
     *batch, _, keys = inputs.scores_shape
@@ -143,7 +143,7 @@ def _slices(tensor: Tensor | None, inputs: Inputs) -> core.Slices | None:
 
 
 def _unshare_heads(inputs: Inputs) -> Inputs:
-    """Heads that share keys under different padding get keys of their own."""
+    """Repeat keys and values that are shared by heads with different padding."""
     mask = inputs.mask
     if inputs.groups == 1 or mask is None or mask.ndim < 3 or mask.shape[-2] != 1 or mask.shape[-3] == 1:
         return inputs
@@ -152,6 +152,6 @@ def _unshare_heads(inputs: Inputs) -> Inputs:
 
 
 def _padded(x: Tensor) -> Tensor:
-    """Contiguous, with zeros behind the head dimension up to a multiple of 16: they change nothing."""
+    """Contiguous, with the head dimension zero-padded to a multiple of 16, which does not change the result."""
     missing = -x.shape[-1] % 16
     return functional.pad(x, (0, missing)) if missing else x.contiguous()

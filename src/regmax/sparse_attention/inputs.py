@@ -1,4 +1,4 @@
-"""The arguments of `attention`, checked: shapes that broadcast, types that agree."""
+"""Argument checks of `attention`: shapes broadcast, types agree."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ CALL = "attention(q, k, v)"
 
 @dataclass(frozen=True)
 class Inputs:
-    """Queries, keys and values with equal batch dimensions (but for grouped heads), and what shapes the scores."""
+    """Queries, keys and values with equal batch dimensions (except for grouped heads), and the options of the call."""
 
     q: Tensor  # (..., heads, queries, e)
     k: Tensor  # (..., heads or fewer, keys, e)
@@ -49,7 +49,7 @@ def check_inputs(
     scale: float | None,
     enable_gqa: bool,
 ) -> Inputs:
-    """Raise where the arguments do not fit together; broadcast the batch dimensions."""
+    """Raise if the arguments are inconsistent; broadcast the batch dimensions."""
     _check_tensors(q, k, v)
     if not 0.0 <= dropout_p <= 1.0:
         raise ValueError(f"`{CALL[:-1]}, dropout_p=...)` must be from 0 to 1. Got {dropout_p}.")
@@ -62,12 +62,12 @@ def check_inputs(
 
 
 def check_options(options: Mapping[str, object]) -> None:
-    """Raise for arguments that `attention` does not have; some are torch's."""
+    """Raise for unknown arguments; the error for torch's `attn_mask` names the replacements."""
     name = next(iter(options))
     if name == "attn_mask":
         raise TypeError(
-            f"`{CALL}` takes no `attn_mask`: pass a boolean one as `mask`, True = keep, and one that is added to the "
-            "scores as `bias`."
+            f"`{CALL}` takes no `attn_mask`: pass a boolean mask as `mask`, True = keep, and one that is added to "
+            "the scores as `bias`."
         )
     raise TypeError(f"`{CALL}` takes no argument {name!r}.")
 
@@ -80,7 +80,7 @@ def _check_tensors(q: Any, k: Any, v: Any) -> None:
             raise TypeError(f"`{CALL}` needs floating-point tensors. Got {x.dtype} for {name}.")
         if x.ndim < 2:
             raise ValueError(
-                f"`{CALL}` needs a length and a head dimension at least. Got {tuple(x.shape)} for {name}."
+                f"`{CALL}` needs at least a length and a head dimension. Got {tuple(x.shape)} for {name}."
             )
     if not q.dtype == k.dtype == v.dtype or not q.device == k.device == v.device:
         kinds = ", ".join(f"{x.dtype} on {x.device}" for x in (q, k, v))
@@ -92,7 +92,7 @@ def _check_tensors(q: Any, k: Any, v: Any) -> None:
 
 
 def _broadcast(q: Tensor, k: Tensor, v: Tensor, enable_gqa: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """The three with equal batch dimensions; with `enable_gqa` k and v keep their own number of heads."""
+    """Expand q, k and v to equal batch dimensions; with `enable_gqa` k and v keep their number of heads."""
     heads = 3 if enable_gqa else 2  # the dimensions, from the end, that are not broadcast
     if enable_gqa:
         _check_heads(q, k, v)
@@ -119,14 +119,14 @@ def _check_heads(q: Tensor, k: Tensor, v: Tensor) -> None:
 
 
 def _check_addition(name: str, tensor: Any, inputs: Inputs) -> None:
-    """A mask is boolean, a bias floating-point, and either broadcasts to the scores."""
+    """Raise unless a mask is boolean, a bias floating-point, and either broadcasts to the scores."""
     if tensor is None:
         return
     if not isinstance(tensor, Tensor):
         raise TypeError(f"`{CALL[:-1]}, {name}=...)` must be a tensor. Got {type(tensor).__name__}.")
     if name == "mask" and tensor.dtype != torch.bool:
         raise TypeError(
-            f"`{CALL[:-1]}, mask=...)` must be boolean, True = keep. Got {tensor.dtype}: pass what is added as `bias`."
+            f"`{CALL[:-1]}, mask=...)` must be boolean, True = keep. Got {tensor.dtype}: pass additive masks as `bias`."
         )
     if name == "bias" and not tensor.dtype.is_floating_point:
         raise TypeError(f"`{CALL[:-1]}, bias=...)` must be floating-point. Got {tensor.dtype}.")

@@ -1,4 +1,4 @@
-"""Attention weights as compressed sparse rows."""
+"""Attention weights as compressed sparse rows (CSR)."""
 
 from math import prod
 from typing import NamedTuple
@@ -21,13 +21,13 @@ class SparseWeights(NamedTuple):
     """
 
     starts: Tensor  # (rows + 1,), int64
-    columns: Tensor  # (nonzeros,), int32, rising within a row
+    columns: Tensor  # (nonzeros,), int32, increasing within a row
     values: Tensor  # (nonzeros,)
     shape: tuple[int, ...]  # of the dense weights, (..., queries, keys)
 
     @classmethod
     def from_dense(cls, y: Tensor) -> "SparseWeights":
-        """The sparse form of dense weights; what it holds does not carry gradients."""
+        """The sparse form of dense weights, without gradients."""
         rows = y.detach().reshape(prod(y.shape[:-1]), y.shape[-1])
         nonzero = rows != 0
         starts = torch.zeros(rows.shape[0] + 1, dtype=torch.int64, device=y.device)
@@ -35,7 +35,7 @@ class SparseWeights(NamedTuple):
         return cls(starts, nonzero.nonzero()[:, 1].to(torch.int32), rows[nonzero], tuple(y.shape))
 
     def to_dense(self) -> Tensor:
-        """The weights with their zeros."""
+        """The weights as a dense tensor."""
         d = self.shape[-1]
         rows = torch.arange(len(self.starts) - 1, device=self.starts.device)
         places = rows.repeat_interleave(self.starts.diff()) * d + self.columns

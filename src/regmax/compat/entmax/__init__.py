@@ -1,8 +1,8 @@
-"""The names of entmax 1.3, as far as they are mappings of this framework, computed by regmax.
+"""Those names of entmax 1.3 that are mappings of this framework, computed by regmax.
 
 sparsemax and its loss run on regmax's kernel, which is exact: `k` and `n_iter`, the settings of entmax's algorithms,
-are accepted and change nothing. The other alphas go through the general solver (`regmax.SmoothRegularizer`): the same
-numbers, but more slowly than entmax computes them.
+are accepted and ignored. The other alphas use the general solver (`regmax.SmoothRegularizer`), which gives the same
+numbers but is slower than entmax.
 """
 
 from typing import NoReturn

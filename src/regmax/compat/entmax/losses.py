@@ -18,12 +18,12 @@ def _loss(omega: Regularizer, x: Tensor, target: Tensor) -> Tensor:
 
 
 def sparsemax_loss(X: Tensor, target: Tensor, k: int | None = None) -> Tensor:
-    """Sparsemax's loss of every row; zero where the target is ahead of the other scores by at least 1.
+    """Sparsemax's loss of every row; zero if the target's score exceeds the others by at least 1.
 
     Args:
         X: scores, (n, classes).
-        target: the numbers of the right classes, (n).
-        k: not needed.
+        target: the indices of the correct classes, (n).
+        k: ignored.
 
     Returns:
         One loss for each row.
@@ -37,7 +37,7 @@ def sparsemax_loss(X: Tensor, target: Tensor, k: int | None = None) -> Tensor:
 
 
 def sparsemax_bisect_loss(X: Tensor, target: Tensor, n_iter: int = 50) -> Tensor:
-    """See `sparsemax_loss`, which needs no steps.
+    """See `sparsemax_loss`; `n_iter` is ignored.
 
     Example:
         >>> import torch
@@ -70,7 +70,7 @@ def entmax_bisect_loss(X: Tensor, target: Tensor, alpha: float = 1.5, n_iter: in
 
 
 class _Loss(torch.nn.Module):
-    """A loss over a batch; targets equal to `ignore_index` do not count."""
+    """A loss over a batch; targets equal to `ignore_index` are ignored."""
 
     def __init__(self, omega: Regularizer, ignore_index: int, reduction: str) -> None:
         super().__init__()
@@ -95,8 +95,8 @@ class SparsemaxLoss(_Loss):
     """The module of `sparsemax_loss`.
 
     Args:
-        k: not needed.
-        ignore_index: a target that does not count.
+        k: ignored.
+        ignore_index: targets with this value are ignored.
         reduction: "elementwise_mean", "sum" or "none".
 
     Example:

@@ -32,7 +32,7 @@ class Tsallis(SmoothRegularizer):
 
 
 def tsallis(call: str, alpha: Any) -> Regularizer:
-    """The regularizer of alpha-entmax; at the two ends it is one that has a kernel."""
+    """The regularizer of alpha-entmax; at alpha = 1 and alpha = 2 it has a kernel."""
     if isinstance(alpha, Tensor) and (alpha.ndim or alpha.requires_grad):
         raise TypeError(
             f"`{call}` takes one number `alpha` for all rows, which is not learned. Got a tensor of shape "
@@ -45,7 +45,7 @@ def tsallis(call: str, alpha: Any) -> Regularizer:
 
 
 def sparsemax(X: Tensor, dim: int = -1, k: int | None = None) -> Tensor:
-    """See `regmax.sparsemax`; `k`, how far entmax sorts at first, changes nothing.
+    """See `regmax.sparsemax`; `k`, the size of entmax's partial sort, is ignored.
 
     Example:
         >>> import torch
@@ -56,7 +56,7 @@ def sparsemax(X: Tensor, dim: int = -1, k: int | None = None) -> Tensor:
 
 
 def sparsemax_bisect(X: Tensor, dim: int = -1, n_iter: int = 50, ensure_sum_one: bool = True) -> Tensor:
-    """See `regmax.sparsemax`, which is exact and needs no steps.
+    """See `regmax.sparsemax`, which is exact; `n_iter` and `ensure_sum_one` are ignored.
 
     Example:
         >>> import torch
@@ -67,7 +67,7 @@ def sparsemax_bisect(X: Tensor, dim: int = -1, n_iter: int = 50, ensure_sum_one:
 
 
 def entmax15(X: Tensor, dim: int = -1, k: int | None = None) -> Tensor:
-    """1.5-entmax, by the general solver; `k`, how far entmax sorts at first, changes nothing.
+    """1.5-entmax, by the general solver; `k`, the size of entmax's partial sort, is ignored.
 
     Example:
         >>> import torch
@@ -84,14 +84,14 @@ def entmax_bisect(
     n_iter: int = 50,
     ensure_sum_one: bool = True,
 ) -> Tensor:
-    """alpha-entmax by the general solver, and by kernels where alpha is 1 (softmax) or 2 (sparsemax).
+    """alpha-entmax by the general solver, or by a kernel if alpha is 1 (softmax) or 2 (sparsemax).
 
     Args:
         X: scores.
         alpha: a number from 1 to 2.
         dim: the dimension that is mapped to the simplex.
-        n_iter: not needed, the solver stops at its duality gap.
-        ensure_sum_one: not needed, weights sum to 1.
+        n_iter: ignored; the solver stops by its duality gap.
+        ensure_sum_one: ignored; weights always sum to 1.
 
     Returns:
         Weights of the scores' shape and type.

@@ -23,7 +23,7 @@ threads.share()
 
 
 def mapping(omega: type[KernelRegularizer], theta: Any, x: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
-    """Pi_Omega(x) for a regularizer not yet made: contiguous rows go straight to the core, with least overhead."""
+    """Pi_Omega(x), given the regularizer's class and strength; contiguous rows go directly to the core."""
     if (
         type(gamma) is float
         and 0.0 < gamma < _INFINITY
@@ -62,7 +62,7 @@ def argmax(omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any) -> Te
 
 
 def _plain(x: Tensor, keep: Tensor | None, theta: float, gamma: float, kernel: str) -> Tensor:
-    """Contiguous rows of the CPU in plain eager mode."""
+    """Pi_Omega of contiguous rows on the CPU, in plain eager mode."""
     if x.requires_grad and torch.is_grad_enabled():
         return autograd.PlainArgmax.apply(x, (keep, theta, gamma, kernel))
     return ops.call_argmax(x, keep, None, theta, gamma, kernel, None)
@@ -90,8 +90,8 @@ def _apply(rows: Rows, kernel: str) -> Tensor:
     x = rows.divided(centred=not kernel.startswith("prox"))
     if core and not isinstance(theta, Tensor):
         return autograd.argmax(x, keep, theta, kernel)
-    # Tensor operations read neighbours and counts off the mask: it must delete the scores of -inf too. In a row
-    # without a result these are NaN all the same, as in softmax.
+    # Tensor operations derive neighbours and counts from the mask: it must delete the scores of -inf too. In a row
+    # whose result is NaN these positions are NaN as well, as in softmax.
     y = autograd.argmax(x, kept(rows), theta, kernel)
     undefined = y.detach().isnan().any(-1, keepdim=True)
     return y.masked_fill(undefined if keep is None else undefined & keep, torch.nan)
@@ -102,7 +102,7 @@ def _softmax(rows: Rows) -> Tensor:
         return rows.x.clone()
     x = rows.divided()
     x = x if rows.keep is None else torch.where(rows.keep, x, -torch.inf)
-    # torch gives NaN for a row of -inf alone; here such a row has no weight and no gradient.
+    # torch gives NaN for a row in which every score is -inf; here such a row has zero weights and no gradient.
     dead = x.detach().amax(-1, keepdim=True) == -torch.inf
     y = torch.softmax(torch.where(dead, 0.0, x), -1).masked_fill(dead, 0.0)
     return y if rows.keep is None else torch.where(rows.keep, y, 0.0)
@@ -115,17 +115,17 @@ def kept(rows: Rows) -> Tensor:
 
 
 def maximum(omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
-    """max_Omega(x) along `dim`; -inf where nothing is kept."""
+    """max_Omega(x) along `dim`; -inf for rows without kept positions."""
     rows, argmax_rows = _lay_out("regularized_max(...)", omega, x, dim, gamma, mask)
     value, top = objective(omega, rows, argmax_rows(rows))
     return _restore_values(rows, top + rows.gamma * value)
 
 
 def duality_gap(omega: Regularizer, x: Tensor, y: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
-    """How far y is from the optimum at most, computed in float64."""
+    """An upper bound on the suboptimality of y, computed in float64."""
     rows, _ = _lay_out("duality_gap(...)", omega, x, dim, gamma, mask)
     weights = prepare("duality_gap(...): y", y, dim, 1.0, None).x
-    work = rows.x.dtype if x.device.type == "mps" else torch.float64  # which has no float64
+    work = rows.x.dtype if x.device.type == "mps" else torch.float64  # MPS has no float64
     theta, gamma = (
         value.to(work) if isinstance(value, Tensor) else value for value in (rows.theta, rows.gamma)
     )
@@ -138,7 +138,7 @@ def duality_gap(omega: Regularizer, x: Tensor, y: Tensor, dim: int, gamma: Any, 
 
 
 def fenchel_young(omega: Regularizer, x: Tensor, y: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
-    """max_Omega(x) + gamma Omega(y) - <x, y>, computed as the difference of two objectives around the row's maximum."""
+    """max_Omega(x) + gamma Omega(y) - <x, y>, as the difference of two objectives with centred scores."""
     rows, argmax_rows = _lay_out("fenchel_young(...)", omega, x, dim, gamma, mask)
     weights = prepare("fenchel_young(...): y", y, dim, 1.0, None).x.to(rows.x.dtype)
     best, _ = objective(omega, rows, argmax_rows(rows))
@@ -149,7 +149,7 @@ def fenchel_young(omega: Regularizer, x: Tensor, y: Tensor, dim: int, gamma: Any
 def _lay_out(
     call: str, omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any
 ) -> tuple[Rows, Callable[[Rows], Tensor]]:
-    """The rows, and the exact argmax on them: max_Omega depends on Omega alone, however a mapping approximates."""
+    """The rows, and the exact argmax on them: max_Omega depends only on Omega, even if the mapping is approximate."""
     if not isinstance(omega, KernelRegularizer):
         return prepare(call, x, dim, gamma, mask), partial(_smooth, omega)
     exact = omega.exact
@@ -159,8 +159,8 @@ def _lay_out(
 def objective(omega: Regularizer, rows: Rows, y: Tensor) -> tuple[Tensor, Tensor]:
     """<x - top, y> / gamma - Omega(y) for every row, and top, its largest kept score; both keep the last dimension.
 
-    Differentiating through y is right at every order: what it adds to the gradient, J (x - grad Omega(y)), is zero,
-    because that vector is constant on the support, and small in floating point, because x is centred.
+    Differentiating through y is correct at every order: the term that it adds to the gradient, J (x - grad Omega(y)),
+    is zero, because that vector is constant on the support. Its rounding error is small, because x is centred.
     """
     keep = kept(rows)
     scores = torch.where(keep, rows.x, -torch.inf)
@@ -170,8 +170,8 @@ def objective(omega: Regularizer, rows: Rows, y: Tensor) -> tuple[Tensor, Tensor
         else scores.new_full(scores[..., :1].shape, -torch.inf)
     )
     centred = torch.where(keep, rows.x - top.masked_fill(top == -torch.inf, 0.0), 0.0) / rows.gamma
-    centred = centred.clamp(min=torch.finfo(centred.dtype).min)  # -inf would be NaN times a weight of 0
-    # Weight on a deleted position is infinitely bad: its score is -inf.
+    centred = centred.clamp(min=torch.finfo(centred.dtype).min)  # -inf times a weight of 0 would be NaN
+    # Weight on a deleted position makes the objective -inf, because its score is -inf.
     forbidden = (~keep & (y != 0)).any(-1, keepdim=True)
     inner = (centred * y).sum(-1, keepdim=True).masked_fill(forbidden, -torch.inf)
     if isinstance(omega, KernelRegularizer):
@@ -184,7 +184,7 @@ def _restore_values(rows: Rows, values: Tensor) -> Tensor:
 
 
 def prox(kernel: str, x: Tensor, dim: int, lam: Any, bounds: Bounds) -> Tensor:
-    """A building block without simplex, `prox_tv1d` say, along `dim`."""
+    """A proximal operator without projection onto the simplex, such as `prox_tv1d`, along `dim`."""
     rows = prepare(f"{kernel}(...)", x, dim, 1.0, None, lam, bounds)
     return rows.restore(_apply(rows, kernel))
 

@@ -2,10 +2,10 @@
 
 J is symmetric, so the same product serves reverse and forward mode. For sparsemax, fusedmax and oscarmax J is constant
 around almost every x, and `JacobianProduct`, linear in its direction, is its own derivative; for sq-pnorm-max J varies
-with y and p, and where that matters the product is made of tensor operations.
+with y and p, and if it must be differentiated the product is computed by tensor operations.
 
-Three ways in, from cheap to general: a direct call (nothing to differentiate), `PlainArgmax` (plain eager mode), and
-`Argmax`, which every transform, tracer and compiler understands.
+Three entry points, from cheapest to most general: a direct call (nothing to differentiate), `PlainArgmax` (plain eager
+mode), and `Argmax`, which works under every transform, tracer and compiler.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ from regmax.kernels import KERNELS, native, tensors
 
 Theta = Tensor | float | None
 
-# A Function without functorch: its `apply` does not look for transforms, which `is_plain` has done.
+# A Function without functorch: its `apply` skips the check for transforms, which `is_plain` has made.
 _PlainFunction: Any = getattr(torch_function, "_SingleLevelFunction", Function)
 
 
@@ -32,17 +32,17 @@ def has_core(x: Tensor) -> bool:
 
 
 def has_kernel(x: Tensor, kernel: str) -> bool:
-    """Whether it has this kernel, too."""
+    """Whether the native core computes this kernel on this tensor's device."""
     return has_core(x) and kernel in native.CODES
 
 
 def _split(theta: Theta) -> tuple[Tensor | None, float]:
-    """A strength as the core takes it: one per row, or one number."""
+    """A strength as the two arguments of the core: one per row, or one number."""
     return (theta, 0.0) if isinstance(theta, Tensor) else (None, float(theta or 0.0))
 
 
 def map_rows(x: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> tuple[Tensor, Tensor]:
-    """Weights and bits of rows, on any device; there are no bits where tensor operations computed."""
+    """Weights and bits of rows, on any device; `bits` is empty if tensor operations computed the weights."""
     if not has_kernel(x, kernel):
         no_bits = x.new_empty([0, *x.shape[:-1], 1], dtype=torch.int64)
         return tensors.argmax(kernel, x, keep, theta), no_bits
@@ -55,7 +55,7 @@ def map_rows(x: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> tuple
 def product(
     v: Tensor, y: Tensor, bits: Tensor | None, keep: Tensor | None, theta: Theta, kernel: str
 ) -> Tensor:
-    """J v, differentiable as often as one likes."""
+    """J v, differentiable any number of times."""
     core = has_kernel(y, kernel)
     batched = is_legacy_batchedtensor(v)  # by `autograd.grad(..., is_grads_batched=True)`
     if core and not batched and not is_grad_enabled() and is_plain(v):
@@ -67,14 +67,14 @@ def product(
 
 
 class PlainArgmax(_PlainFunction):  # type: ignore[misc]
-    """Pi(x / gamma) in plain eager mode, with numbers for theta and gamma: the least overhead that autograd allows."""
+    """Pi(x / gamma) in plain eager mode, with numbers for theta and gamma: the least overhead that autograd permits."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, call: tuple[Tensor | None, float, float, str]) -> Tensor:
-        keep, theta, gamma, kernel = call  # one argument: torch looks at each
+        keep, theta, gamma, kernel = call  # one tuple: torch inspects every argument
         bits = ops.new_bits(x, kernel)
         y = ops.call_argmax(x, keep, None, theta, gamma, kernel, bits)
-        # Each tensor that is saved, None too, costs a tiny call some percent.
+        # Each saved tensor, even None, makes a small call a few percent slower.
         if bits is None and keep is None:
             ctx.save_for_backward(y)
         else:
@@ -94,7 +94,7 @@ class PlainArgmax(_PlainFunction):  # type: ignore[misc]
 
 
 class Argmax(Function):
-    """Pi(x; theta), with the rows' bits as a further, not differentiable, output."""
+    """Pi(x; theta), with the bits of the rows as a second, non-differentiable output."""
 
     @staticmethod
     def forward(x: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> tuple[Tensor, Tensor]:
@@ -179,25 +179,25 @@ class JacobianProduct(Function):
     ) -> Any:
         size = info.batch_size
         v, y = batch_first(v, in_dims[0], size), batch_first(y, in_dims[1], size)
-        # The batch stands behind the parts: (parts, batch, ..., words).
+        # The batch dimension follows the parts: (parts, batch, ..., words).
         bits = None if bits is None else batch_first(bits, in_dims[2], size).movedim(0, 1)
         keep, theta = broadcast_batch(keep, in_dims[3], v), broadcast_batch(theta, in_dims[4], v)
         return JacobianProduct.apply(v, y, bits, keep, theta, kernel), 0
 
 
 def _again(ctx: Any, saved: Any, v: Tensor) -> Tensor:
-    """The product's own derivative: the same product with another direction."""
+    """The derivative of the product: the same product with another direction."""
     y, bits, keep, theta = saved
     return JacobianProduct.apply(v, y, bits, keep, ctx.number if theta is None else theta, ctx.kernel)
 
 
 def batch_first(tensor: Tensor, dim: int | None, size: int) -> Tensor:
-    """The vmapped dimension in front; a tensor that is not vmapped is repeated."""
+    """The tensor with its vmapped dimension first; a tensor that is not vmapped is expanded."""
     return tensor.expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
 
 
 def broadcast_batch(part: Any, dim: int | None, x: Tensor) -> Any:
-    """A mask or strength that broadcasts against `x`, whose vmapped dimension is in front."""
+    """A mask or strength that broadcasts against `x`, whose vmapped dimension is first."""
     if dim is None:
         return part
     part = part.movedim(dim, 0)

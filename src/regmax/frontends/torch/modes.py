@@ -1,4 +1,4 @@
-"""The modes of PyTorch: plain eager, where a tensor is a pointer for the core, and forward mode inside forward mode."""
+"""The modes of PyTorch: plain eager mode, in which the core may read a tensor's memory, and nested forward mode."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -27,11 +27,11 @@ def is_plain(x: Tensor) -> bool:
 
 
 def nested_forward_mode(jvp: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a Function's `jvp(ctx, saved, *tangents)` right inside an outer forward mode too.
+    """Make a Function's `jvp(ctx, saved, *tangents)` correct inside an outer forward mode.
 
-    torch switches forward mode off while a Function's jvp runs, so that whatever it computes is constant for an outer
-    level: second derivatives by jvp of jvp would be silently wrong. Here it is on again, and the saved tensors come
-    without the tangents of their own level, which the result must not have.
+    torch disables forward mode while a Function's jvp runs, so its result is constant for an outer level: second
+    derivatives by jvp of jvp would be silently wrong. This decorator enables it again, and strips the saved tensors of
+    the tangents of their own level, which the result must not have.
     """
 
     @wraps(jvp)

@@ -1,10 +1,10 @@
 """The native core on CPU tensors: direct calls, and the same calls as custom operators.
 
-The operators (`torch.ops.regmax.*`) are opaque to tracing and differentiate nothing themselves: autograd.py does.
+The operators (`torch.ops.regmax.*`) are opaque to tracing and have no derivatives: autograd.py defines them.
 
-Beside the weights a call gives `bits`, what a backward wants to know of each row (csrc/regmax.h): a tensor of 64-bit
-words (parts, ..., words) whose first part is the support and whose second, for fusedmax and oscarmax, says which
-weights are joined. It has no parts, or is None, where the weights alone serve as well.
+Besides the weights a call returns `bits`, the structure of each row for the backward pass (csrc/regmax.h): a tensor of
+64-bit words (parts, ..., words). The first part is the support; the second, for fusedmax and oscarmax, is `joined`,
+which marks fused weights. `bits` has no parts, or is None, if the backward pass is as fast with only the weights.
 """
 
 from math import prod
@@ -15,13 +15,13 @@ from torch import Tensor, empty_like, get_num_threads
 
 from regmax.kernels import native
 
-# Under so many scores the core reads a row's weights as fast as its bits, unless there are many rows.
+# Below this many scores the core reads a row's weights as fast as its bits, unless there are many rows.
 _FEW = {"sqpnormmax": 129}
 _MANY = 1 << 16
 
 
 def _parts(kernel: str) -> int:
-    """How many kinds of bits the core keeps of a kernel's rows."""
+    """The number of parts of `bits` for a kernel."""
     return 2 if kernel in native.CHAINED or kernel == "oscarmax" else 1
 
 
@@ -33,7 +33,7 @@ def bits_shape(x: Tensor, kernel: str) -> list[int]:
 
 
 def new_bits(x: Tensor, kernel: str) -> Tensor | None:
-    """Room for bits, where a backward is better off with them than with the weights alone."""
+    """Memory for `bits`, or None if the backward pass is as fast with only the weights."""
     if kernel in native.CHAINED or x.shape[-1] >= _FEW.get(kernel, 64):
         return x.new_empty(bits_shape(x, kernel), dtype=torch.int64)
     if kernel == "sqpnormmax" or x.numel() < _MANY:
@@ -42,7 +42,7 @@ def new_bits(x: Tensor, kernel: str) -> Tensor | None:
 
 
 def _bits_pointers(bits: Tensor | None) -> tuple[int | None, int | None]:
-    """Where the core finds support and joined."""
+    """The addresses of `support` and `joined`."""
     if bits is None or not bits.numel():
         return None, None
     start = bits.data_ptr()
@@ -50,11 +50,11 @@ def _bits_pointers(bits: Tensor | None) -> tuple[int | None, int | None]:
 
 
 def mask_layout(mask: Tensor, x: Tensor) -> tuple[Tensor, int, int]:
-    """The mask as rows of bytes, with the rule by which the core finds a row's: (row // repeat) % rows.
+    """The mask as rows of bytes, their number and `repeat`: a row reads mask row (row // repeat) % rows.
 
-    A padding mask (b, 1, 1, d) or a causal mask (q, d) is used as it is; other broadcasts are expanded.
+    A padding mask (b, 1, 1, d) or a causal mask (q, d) is not expanded; other broadcasts are.
     """
-    if mask.shape == x.shape:  # the most common by far, and the others cost a small call as much as its rows
+    if mask.shape == x.shape:  # the common case; the general one takes as long as the rows of a small call
         return mask.contiguous(), max(x.numel() // max(x.shape[-1], 1), 1), 1
     shape = (1,) * (x.ndim - mask.ndim) + tuple(mask.shape)
     used = [i for i, size in enumerate(shape[:-1]) if size != 1]
@@ -69,7 +69,7 @@ def mask_layout(mask: Tensor, x: Tensor) -> tuple[Tensor, int, int]:
 def _optional_arguments(
     x: Tensor, bits: Tensor | None, mask: Tensor | None, thetas: Tensor | None
 ) -> tuple[tuple[Any, ...], tuple[Tensor | None, ...]]:
-    """The last arguments of a call, from `support` on; and the tensors that they point into."""
+    """The arguments of a call from `support` on, and the tensors that own their memory."""
     keep, mask_rows, mask_repeat, strengths = None, 1, 1, None
     if mask is not None:
         mask, mask_rows, mask_repeat = mask_layout(mask, x)
@@ -89,12 +89,12 @@ def call_argmax(
     kernel: str,
     bits: Tensor | None,
 ) -> Tensor:
-    """Map the rows of a contiguous CPU tensor over gamma, and fill `bits` if it is given."""
+    """Map the rows of x / gamma, x a contiguous CPU tensor, and fill `bits` if it is given."""
     y = empty_like(x)
     d = x.shape[-1]
     n = x.numel() // d if d else 0
     code, threads = native.CODES[kernel], get_num_threads()
-    if bits is None and mask is None and thetas is None:  # the shortest way
+    if bits is None and mask is None and thetas is None:  # the fast path
         native.core.argmax(x.itemsize, code, x.data_ptr(), y.data_ptr(), n, d, theta, gamma, threads)
         return y
     optional, _owners = _optional_arguments(x, bits, mask, thetas)
@@ -155,7 +155,7 @@ def jacobian_product(
     theta: float,
     kernel: str,
 ) -> Tensor:
-    """J v, J being the Jacobian of a kernel at its result `y`."""
+    """J v, with J the Jacobian of a kernel at its result `y`."""
     bits = None if bits is None else bits.contiguous()
     return call_jacobian_product(v, y.contiguous(), bits, mask, thetas, theta, 1.0, kernel)
 

@@ -14,7 +14,7 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 class Rows(NamedTuple):
-    """Scores with rows along the last dimension, and what to undo."""
+    """Scores with rows along the last dimension, and their original layout."""
 
     x: Tensor  # (..., d)
     keep: Tensor | None  # broadcasts to x
@@ -24,14 +24,14 @@ class Rows(NamedTuple):
     dtype: torch.dtype
 
     def restore(self, y: Tensor) -> Tensor:
-        """Weights laid out and typed like the scores."""
+        """Weights in the scores' layout and dtype."""
         return y.movedim(-1, self.dim).to(self.dtype)
 
     def divided(self, *, centred: bool = True) -> Tensor:
-        """The scores over gamma, with `centred` relative to the row's largest kept one; deleted ones are -inf.
+        """The scores divided by gamma, with `centred` relative to the row's largest kept one; deleted ones are -inf.
 
-        They saturate, so that no finite score becomes -inf, which would delete it. Deleted ones stay out of the
-        division: they have no weight, but would make gamma's gradient NaN.
+        The quotients saturate, so that no finite score becomes -inf, which would delete it. Deleted scores are not
+        divided: their weight is zero, but they would make gamma's gradient NaN.
         """
         x, gamma = self.x, self.gamma
         if (not isinstance(gamma, Tensor) and gamma == 1) or not x.shape[-1]:
@@ -66,7 +66,7 @@ def prepare(
 
 
 def _parameter(call: str, value: Any, bounds: Bounds, x: Tensor, dim: int) -> Any:
-    """A strength in bounds, as a number or as a tensor that broadcasts to x[..., :1], `dim` last."""
+    """A strength, checked against its bounds: a number, or a tensor that broadcasts to x[..., :1], `dim` last."""
     bounds.check(value)
     if not is_array(value):
         return value
@@ -74,7 +74,7 @@ def _parameter(call: str, value: Any, bounds: Bounds, x: Tensor, dim: int) -> An
         raise TypeError(
             f"`{call}`: parameters of a tensor are numbers or tensors. Got {type(value).__name__}."
         )
-    # Reading a strength's entries stalls an accelerator and cannot be traced: only here are they free to read.
+    # Reading a strength's entries synchronizes an accelerator and cannot be traced: only plain CPU tensors are read.
     if is_plain(value) and value.is_cpu and value.numel():
         for extreme in torch.aminmax(value.detach()):
             bounds.check(float(extreme))

@@ -13,14 +13,14 @@ from regmax.frontends.torch.rows import Rows
 from regmax.kernels import implicit, interior
 from regmax.regularizers import Regularizer, SmoothRegularizer
 
-# Hessians are (rows, d, d): this many numbers at a time.
+# Hessians are (rows, d, d); rows are solved in chunks of at most this many numbers.
 _CHUNK = 2**23
-# How far a Hessian product may be from a diagonal one, relative to its terms, by rounding.
+# The relative rounding error up to which a Hessian product equals that of the diagonal.
 _ROUNDING = 1e-9
 
 
 class ConvergenceWarning(UserWarning):
-    """Some rows stopped before their duality gap was under the tolerance."""
+    """Some rows stopped before their duality gap was below the tolerance."""
 
 
 @torch.compiler.disable(recursive=True)
@@ -38,13 +38,13 @@ def argmax_rows(omega: Regularizer, rows: Rows) -> Tensor:
 
 
 def _by_own_parameters(curved: "Curved", y: Tensor) -> Tensor | float:
-    """Zero, with the first derivative of Pi_Omega in tensors that `value` learns: dy = -J d(grad Omega(y))."""
+    """Zero, with the first derivative of Pi_Omega in learned parameters of `value`: dy = -J d(grad Omega(y))."""
     slope = curved.omega.gradient(y.double())
     return -_product(curved, y, (slope - slope.detach()).to(y.dtype)) if slope.requires_grad else 0.0
 
 
 class Curved:
-    """A smooth Omega, and whether its Hessian is diagonal, which `SmoothArgmax.forward` finds out."""
+    """A smooth Omega, and whether its Hessian is diagonal, which `SmoothArgmax.forward` determines."""
 
     def __init__(self, omega: SmoothRegularizer) -> None:
         self.omega = omega
@@ -63,16 +63,16 @@ class Curved:
         return self.derivatives(y)[1]
 
     def separable_at(self, y: Tensor) -> bool:
-        """Whether H times a random vector is what H's diagonal would give, at every row of weights."""
+        """Whether H times a random vector equals H's diagonal times it, at every row of weights."""
         if type(self.omega).hessian is not SmoothRegularizer.hessian:
-            return False  # the user's Hessian is used as it is
+            return False  # the user's Hessian is always used in full
         support = y > 0
         y = torch.where(support, y, implicit.ALMOST_ZERO)
         generator = torch.Generator().manual_seed(0)
         v = 0.5 + torch.rand(y.shape[-1], generator=generator, dtype=y.dtype).to(y.device).expand_as(y)
         product = torch.func.vjp(self.omega.gradient, y)[1]
         expected, found = product(torch.ones_like(y))[0] * v, product(v)[0]
-        # Entry by entry: diagonals of very different size would hide the others.
+        # Compared entry by entry: large diagonal entries would hide errors in small ones.
         return bool(((expected - found).abs() <= _ROUNDING * expected.abs())[support].all())
 
 
@@ -110,7 +110,7 @@ def _as_rows(x: Tensor) -> Tensor:
 
 
 def _solve(curved: Curved, x: Tensor, keep: Tensor) -> Tensor:
-    """Rows solved in float64, around their maximum; NaN for rows with NaN or +inf, zeros where nothing is kept."""
+    """Solve centred rows in float64; NaN for rows with NaN or +inf, zeros for rows without kept positions."""
     scores = torch.where(keep, x, -torch.inf).double()
     top = scores.amax(-1, keepdim=True) if x.shape[-1] else scores
     usual = top.isfinite().squeeze(-1) if x.shape[-1] else top.new_zeros(len(x), dtype=torch.bool)
@@ -139,13 +139,13 @@ def _solve_usual(curved: Curved, x: Tensor, keep: Tensor) -> Tensor:
 
 
 def _report(omega: SmoothRegularizer, solution: interior.Solution) -> None:
-    """Raise if Omega is not convex; warn of rows that did not converge."""
+    """Raise if Omega is not convex; warn about rows that did not converge."""
     name, gap = type(omega).__name__, solution.gap
     concave = int((~solution.convex).sum())
     if concave:
         raise ValueError(
             f"`{name}.value(y)` must be convex on the simplex. Got negative curvature in {concave} of {len(gap)} rows: "
-            "an entropy, which is concave, enters with a minus."
+            "an entropy is concave and needs a minus sign."
         )
     missed = int((~(gap <= solution.tol)).sum())
     if missed:

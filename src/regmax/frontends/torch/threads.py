@@ -1,7 +1,7 @@
-"""One set of threads for torch and the core.
+"""One thread pool for torch and the core.
 
-torch computes on OpenMP's threads, which spin for some milliseconds after each operation: a pool of the core's own
-would find the cores taken. The core therefore runs on those same threads.
+torch computes on OpenMP threads, which spin for some milliseconds after each operation, so a second pool would compete
+with them for the processor. The core therefore runs on the same threads.
 """
 
 import ctypes
@@ -13,10 +13,10 @@ from regmax.kernels import native
 
 
 def _gomp_parallel() -> int | None:
-    """The address of GOMP_parallel in the OpenMP that torch itself is linked to, or None where it uses another."""
+    """The address of GOMP_parallel in the OpenMP runtime that torch is linked to, or None if that has none."""
     for path in (Path(torch.__file__).parent / "lib").glob("libtorch_cpu.*"):
         try:
-            # Found in what libtorch_cpu depends on, so that no other library's OpenMP is taken for torch's.
+            # Looked up through libtorch_cpu, so that another library's OpenMP is not mistaken for torch's.
             return ctypes.cast(ctypes.CDLL(str(path)).GOMP_parallel, ctypes.c_void_p).value
         except (OSError, AttributeError):
             continue

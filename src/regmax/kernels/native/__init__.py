@@ -1,8 +1,8 @@
-"""The C++ core (csrc/regmax.h), reached through one extension module, `regmax._core`.
+"""The C++ core (csrc/regmax.h), called through the extension module `regmax._core`.
 
 `argmax`, `jacobian_product` and `prox_owl` are the kernels' interface on NumPy arrays and contiguous CPU tensors.
-`core` is the module itself, called with addresses: front ends that count microseconds use it. `attention` needs torch
-and is imported on its own.
+`core` is the module itself, which takes addresses: front ends call it directly to save overhead. `attention` needs
+torch and is imported separately.
 """
 
 from regmax.kernels.native.library import (

@@ -14,7 +14,7 @@ Slices = tuple[Tensor, Tensor]
 
 
 class Problem(NamedTuple):
-    """A call of attention besides q, k and v."""
+    """The arguments of an attention call besides q, k and v."""
 
     kernel: str
     theta: float
@@ -24,11 +24,11 @@ class Problem(NamedTuple):
     bias: Slices | None
     dropout_p: float
     seed: int
-    recompute: bool  # leave the weights of dense blocks out, and compute them again for the backward pass
+    recompute: bool  # omit the weights of dense blocks, and recompute them in the backward pass
 
 
 class Weights(NamedTuple):
-    """The nonzero weights as compressed rows; `joined` is empty but for fusedmax."""
+    """The nonzero weights as CSR; `joined` is empty except for fusedmax."""
 
     starts: Tensor
     columns: Tensor
@@ -39,7 +39,7 @@ class Weights(NamedTuple):
 def forward(
     problem: Problem, q: Tensor, k: Tensor, v: Tensor, *, keep: bool
 ) -> tuple[Tensor, Weights | None]:
-    """The output, and the weights if they are to be kept."""
+    """The output, and the weights if `keep` is True."""
     out = q.new_empty(*q.shape[:-1], v.shape[-1])
     held = core.attention_forward(*_arguments(problem, q, k, v), out.data_ptr(), keep)
     if held is None:

@@ -12,7 +12,7 @@ _ABI_VERSION = 3
 
 
 def load(path: str) -> ModuleType:
-    """The core in the file `path`, beside any other that is loaded: sanitizers and benchmarks need this."""
+    """Load the core from the file `path`, in addition to any other core; sanitizers and benchmarks need this."""
     spec = spec_from_file_location(_NAME, path, loader=ExtensionFileLoader(_NAME, path))
     assert spec is not None
     assert spec.loader is not None
@@ -22,7 +22,7 @@ def load(path: str) -> ModuleType:
 
 
 def _checked(module: ModuleType) -> ModuleType:
-    # A core from before version 3 cannot say its version.
+    # A core older than version 3 has no `abi_version`.
     version = module.abi_version() if hasattr(module, "abi_version") else "an older one"
     if version != _ABI_VERSION:
         raise ImportError(
@@ -53,7 +53,7 @@ else:
 
 
 def available() -> bool:
-    """Whether the C++ core was built and runs."""
+    """Whether the C++ core was built and loaded."""
     return core is not None
 
 

@@ -1,6 +1,6 @@
-"""The kernels' interface on rows: NumPy arrays or contiguous CPU tensors in, the same kind out.
+"""The kernel interface on rows: takes NumPy arrays or contiguous CPU tensors and returns the same type.
 
-The core has no softmax: those rows go to `reference` (arrays) or `tensors` (tensors).
+The core has no softmax: `reference` computes it for arrays, `tensors` for tensors.
 """
 
 import os
@@ -15,7 +15,7 @@ from regmax.kernels import KERNELS, reference
 from regmax.kernels.native.library import core
 
 CODES = {name: code for code, (name, kernel) in enumerate(KERNELS.items()) if kernel.core}
-# The kernels whose groups are runs of neighbours: their backward needs the bits `joined`.
+# The kernels whose groups are segments: their backward pass needs the bits `joined`.
 CHAINED = frozenset(name for name, kernel in KERNELS.items() if kernel.groups == "segments")
 
 _FLOATS = np.dtype(np.float32), np.dtype(np.float64)
@@ -25,7 +25,7 @@ Rows = TypeVar("Rows")  # an array or a tensor
 
 
 def argmax(kernel: str, x: Rows, keep: Any = None, theta: Any = None, *, gamma: Any = 1.0) -> Rows:
-    """Return the mapping `kernel` of every row of `x / gamma`, in the kind and dtype of `x`.
+    """Return the mapping `kernel` of every row of `x / gamma`, with the type and dtype of `x`.
 
     Args:
         kernel: one of `regmax.kernels.KERNELS`.
@@ -50,7 +50,7 @@ def argmax(kernel: str, x: Rows, keep: Any = None, theta: Any = None, *, gamma: 
 def jacobian_product(
     kernel: str, y: Rows, v: Rows, keep: Any = None, theta: Any = None, *, gamma: Any = 1.0
 ) -> Rows:
-    """Return J v / gamma for every row, J being read off the mapping's result `y`. Arguments as in `argmax`.
+    """Return J v / gamma for every row, with J computed from the mapping's result `y`. Arguments as in `argmax`.
 
     >>> jacobian_product("fusedmax", np.array([[0.4, 0.4, 0.2]]), np.array([[3.0, 1.0, 5.0]]), theta=0.1)
     array([[-1., -1.,  2.]])
@@ -92,7 +92,7 @@ def _without_core(x: Any) -> Any:
 
 
 def _checked(call: str, x: Any) -> Any:
-    """Contiguous rows of a type that the core knows."""
+    """Contiguous rows of a type that the core supports."""
     if core is None:
         raise RuntimeError(f"`{call}` needs the native core. Got an installation without it.")
     if isinstance(x, np.ndarray) and x.ndim == 2 and x.dtype in _FLOATS:
@@ -110,7 +110,7 @@ def _empty_like(x: Any) -> Any:
 def _arguments(
     call: str, x: Any, keep: Any, theta: Any, gamma: Any
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """A call's last arguments, and the arrays that they point into."""
+    """The last arguments of a call, and the arrays that own their memory."""
     n, d = x.shape
     keep = None if keep is None else _mask(call, keep, x)
     theta, thetas = _per_row(call, "theta", np.nan if theta is None else theta, n)
@@ -122,7 +122,7 @@ def _arguments(
 
 
 def _mask(call: str, keep: Any, x: Any) -> Any:
-    """The mask of every row, in full."""
+    """The mask, expanded to every row."""
     if str(keep.dtype).removeprefix("torch.") != "bool":
         raise TypeError(f"`{call}`: `keep` must be boolean, True = keep. Got {keep.dtype}.")
     if isinstance(keep, np.ndarray):
@@ -148,7 +148,7 @@ def _address(array: Any) -> int | None:
 
 
 def _threads(x: Any) -> int:
-    """As many as torch uses for its tensors; for arrays, which have no setting, the cores of this process."""
+    """For tensors torch's number of threads; for arrays the number of cores available to this process."""
     if not isinstance(x, np.ndarray):
         return sys.modules["torch"].get_num_threads()
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

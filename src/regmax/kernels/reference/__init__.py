@@ -1,17 +1,17 @@
 """The mappings and their Jacobian products, one row at a time in NumPy: the specification.
 
-What is specified is the exact result for the numbers given. Scores, gamma and theta are binary fractions; the problem
-that they state has one solution in the real numbers; the weights are that solution, rounded. So the support is where
-the solution is positive, a segment or a cluster is where it is equal, equal scores get equal weights, and no tolerance
-decides anything: `fusedmax` fuses [.1, 0, .2] at lam = .1, because .2 is twice .1 in binary too. Weights that differ in
-the real numbers may round to the same one, but never change their order.
+The specification is the exact result for the given numbers. Scores, gamma and theta are binary fractions, their problem
+has one solution in the real numbers, and the weights are that solution, rounded. Hence the support is where the
+solution is positive, the members of a segment or a cluster are where it is equal, equal scores get equal weights, and
+there are no tolerances: `fusedmax` fuses [.1, 0, .2] at lam = .1, because .2 is twice .1 in binary too. Weights that
+differ in the real numbers may round to the same number, but never change their order.
 
 The piecewise linear mappings are solved in integers (`integers`) and rounded once. softmax and sqpnormmax are computed
 in long double; a score within 8 units in its last place of sqpnormmax's threshold counts as at the threshold and has
-no weight. `docs/derivations/exactness.md` says which signs an implementation in floating point has to decide exactly.
+no weight. `docs/derivations/exactness.md` lists the signs that a floating-point implementation must decide exactly.
 
-Deleted positions (`keep` False, or a score of -inf) are taken out of the row before anything else happens and come
-back as exact zeros; so the functions on rows see a finite, non-empty row and know nothing about masks.
+Deleted positions (`keep` False, or a score of -inf) are removed from the row first and returned as exact
+zeros, so the functions on rows get finite, non-empty rows without masks.
 """
 
 from typing import Any
@@ -61,9 +61,9 @@ def jacobian_product(
     *,
     gamma: ArrayLike = 1.0,
 ) -> Array:
-    """Return J v for every row, J being the Jacobian of `kernel` at the scores whose result is `y`.
+    """Return J v for every row, with J the Jacobian of `kernel` at the scores whose result is `y`.
 
-    J is read off `y`: the support is where y > 0, and with theta > 0 equal neighbours belong to one group.
+    J is computed from `y`: the support is where y > 0, and with theta > 0 equal neighbours belong to one group.
     A row of `y` with NaN gives NaN where `keep` is True.
 
     >>> jacobian_product("fusedmax", np.array([[0.4, 0.4, 0.2]]), np.array([[3.0, 1.0, 5.0]]), theta=0.1)
@@ -102,7 +102,7 @@ def prox_owl(x: Array, weights: Array) -> Array:
 
 
 def prox_owl_jacobian_product(z: Array, v: Array, weights: Array) -> Array:
-    """Return J v for every row, J being the Jacobian of `prox_owl` at the scores whose result is `z`.
+    """Return J v for every row, with J the Jacobian of `prox_owl` at the scores whose result is `z`.
 
     >>> z, weights = np.array([[2.15, -2.15, 0.5]]), np.array([1.0, 0.5, 0.0])
     >>> prox_owl_jacobian_product(z, np.array([[1.0, 3.0, 7.0]]), weights)
@@ -117,7 +117,7 @@ def prox_owl_jacobian_product(z: Array, v: Array, weights: Array) -> Array:
 
 
 def _saturated(result: Array, dtype: Any) -> Array:
-    """`result` in `dtype`: a proximal operator of x / gamma may exceed its numbers, but stays finite."""
+    """`result` in `dtype`: values of a proximal operator that exceed its range become its largest finite number."""
     most = np.finfo(dtype).max
     return np.clip(result, -most, most).astype(dtype)
 

@@ -17,7 +17,7 @@ Point = tuple[int, int]
 
 
 def on_one_scale(numbers: Iterable[tuple[int, int]]) -> list[int]:
-    """Return integers in the proportions of `numbers`, ratios whose denominators are powers of two."""
+    """Return integers proportional to `numbers`, ratios whose denominators are powers of two."""
     ratios = list(numbers)
     scale = max(denominator for _, denominator in ratios)
     return [numerator * (scale // denominator) for numerator, denominator in ratios]
@@ -34,8 +34,8 @@ def rounded(numerator: int, denominator: int) -> float:
 def project_simplex(pools: Sequence[Pool], unit: int) -> list[float]:
     """The projection of the pools' values, in units of `unit`, on the simplex (Michelot, 1986).
 
-    The threshold of all pools is at least that of the support, so pools that do not exceed it have no weight. Without
-    them the threshold rises; once all exceed it, they are the support.
+    The threshold of all pools is at most that of the support, so pools that do not exceed it have no weight. Without
+    them the threshold rises; once all remaining pools exceed it, they are the support.
     """
     support = list(pools)
     while True:
@@ -52,7 +52,7 @@ def isotonic_decreasing(x: Iterable[int]) -> list[Pool]:
     pools: list[Pool] = []
     for total in x:
         count = 1
-        while pools and pools[-1][0] * count <= total * pools[-1][1]:  # the pool before has no larger mean
+        while pools and pools[-1][0] * count <= total * pools[-1][1]:  # the last pool's mean is not larger
             before, size = pools.pop()
             total, count = total + before, count + size
         pools.append((total, count))
@@ -62,10 +62,10 @@ def isotonic_decreasing(x: Iterable[int]) -> list[Pool]:
 def total_variation(x: Sequence[int], lam: int) -> list[Pool]:
     """argmin_z 1/2 |z - x|^2 + lam sum |z_i+1 - z_i| as its segments from left to right, by the taut string.
 
-    The sums x_1 + ... + x_i, moved by -lam and by lam, bound a tube around themselves, whose ends are fixed. The
-    shortest string through the tube has slope z_i in its i-th step (Davies and Kovac, 2001). Since the last knot a
-    chain of bends is kept along each side of the tube: convex under the upper bounds, concave over the lower ones. A
-    bound that a straight line misses because the other side is in its way makes the bends on that side knots.
+    The cumulative sums x_1 + ... + x_i, shifted by -lam and by lam, bound a tube whose ends are fixed. The shortest
+    string through the tube has slope z_i in its i-th step (Davies and Kovac, 2001). Beyond the last knot a chain of
+    bends is kept along each side of the tube: convex below the upper bounds, concave above the lower ones. If the
+    opposite chain blocks the straight line from the last knot to a new bound, its first bends become knots.
     """
     d, sums = len(x), list(accumulate(x))
     knots: list[Point] = [(0, 0)]
@@ -84,12 +84,12 @@ def total_variation(x: Sequence[int], lam: int) -> list[Pool]:
 
 
 def _turn(a: Point, b: Point, c: Point) -> int:
-    """Positive if c lies above the line from a to b, negative below, zero on it: the one predicate of the string."""
+    """Positive if c lies above the line from a to b, negative below, zero on it: the only predicate that is needed."""
     return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 
 
 def _segments(knots: Sequence[Point]) -> list[Pool]:
-    """The string between its knots; a knot at which it does not bend is none."""
+    """The segments of the string between its knots; adjacent segments of equal slope are merged."""
     segments: list[Pool] = []
     for start, end in pairwise(knots):
         total, count = end[1] - start[1], end[0] - start[0]

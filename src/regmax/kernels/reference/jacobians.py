@@ -1,4 +1,4 @@
-"""Every mapping's Jacobian product for one row, read off its weights: finite weights, no masks."""
+"""Every mapping's Jacobian product for one row, computed from its weights, which are finite, without masks."""
 
 from collections.abc import Callable
 
@@ -58,12 +58,12 @@ def _prox_oscar(z: Row, v: Row, lam: float) -> Row:
 
 
 def prox_owl(z: Row, v: Row, weights: Row) -> Row:
-    """Equal |z| move together, by the mean of their own moves outward; zeros stay.
+    """Positions with equal |z| move together, by the mean of their outward moves; zeros do not move.
 
-    But if the weights at a group's ranks are all equal, the penalty is separable there: each moves by itself, and so
-    do zeros of weight zero.
+    But if the weights at a group's ranks are all equal, the penalty is separable there and its positions move
+    independently, as do zeros of weight zero.
     """
-    ranked = np.empty_like(z)  # every position's own weight
+    ranked = np.empty_like(z)  # the weight of each position
     ranked[np.argsort(-np.abs(z), kind="stable")] = weights
     groups = _clusters(np.abs(z))
     sign = np.sign(z)
@@ -88,12 +88,12 @@ JACOBIAN_PRODUCT: dict[str, Callable[[Row, Row, float], Row]] = {
 
 
 def _segments(z: Row) -> Labels:
-    """Label the maximal runs of equal neighbours."""
+    """Label the segments: maximal sequences of equal neighbours."""
     return np.cumsum(np.r_[False, z[1:] != z[:-1]])
 
 
 def _clusters(z: Row) -> Labels:
-    """Label the sets of equal values."""
+    """Label the clusters: sets of equal values."""
     return np.unique(z, return_inverse=True)[1]
 
 

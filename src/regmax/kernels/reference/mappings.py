@@ -1,7 +1,7 @@
 """Every mapping of one row: finite scores, at least one of them, no masks.
 
 With x the scores, the piecewise linear mappings solve, in integers, the problem for gamma y: pooling with strength
-gamma lam, then projection on the simplex of size gamma. The others are computed in long double and rounded.
+gamma lam, then projection onto the simplex of size gamma. The others are computed in long double and rounded.
 """
 
 from collections.abc import Callable, Sequence
@@ -75,7 +75,7 @@ def _oscarmax(x: Row, lam: float, gamma: float) -> Row:
 
 
 def _sqpnormmax(x: Row, p: float, gamma: float) -> Row:
-    """Solve one scalar equation by bisection, in a form whose powers can neither overflow nor vanish.
+    """Solve one scalar equation by bisection, in a form whose powers neither overflow nor underflow.
 
     With q = p / (p - 1), the solution is y = |z|_q^(2-q) z^(q-1), z = (x / gamma - tau)_+, and tau makes it sum to
     one. Put m = max(x) / gamma - tau, r = z / m in [0, 1] and S_k = sum r^k in [1, d]: then y = r^(q-1) / S_(q-1) and
@@ -108,13 +108,13 @@ def _sqpnormmax(x: Row, p: float, gamma: float) -> Row:
     return y
 
 
-# sqpnormmax's threshold is no rational number. A score as close to it as the root's rounding counts as at it.
+# sqpnormmax's threshold is irrational. A score within the root's rounding error of it counts as equal to it.
 _TIE = 8 * np.finfo(np.longdouble).eps
 
 
 def _below_maximum(x: Row, gamma: float) -> LongRow:
     extended = x.astype(np.longdouble)
-    with np.errstate(over="ignore"):  # lower than any number is lower than any weight
+    with np.errstate(over="ignore"):  # a score that overflows to -inf has no weight
         return (extended - extended.max()) / np.longdouble(gamma)
 
 

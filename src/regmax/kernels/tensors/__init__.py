@@ -1,12 +1,12 @@
 """The mappings and their Jacobian products as batched PyTorch operations, for any device.
 
-Rows lie along the last dimension and are never visited one by one: every function is a fixed sequence of tensor
-operations whose shapes depend on the shapes of its arguments only. Nothing is read back to the host, so that they
-queue on an accelerator, and run on meta and fake tensors, under `torch.compile(fullgraph=True)` and `torch.vmap`.
-The arithmetic is that of the dtype given, float32 or float64.
+Rows lie along the last dimension, without a loop over them: every function is a fixed sequence of tensor operations
+whose shapes depend only on the shapes of its arguments. Nothing is read back to the host, so the functions run
+asynchronously on an accelerator, on meta and fake tensors, under `torch.compile(fullgraph=True)` and `torch.vmap`.
+The arithmetic is that of the given dtype, float32 or float64.
 
-`argmax` and `prox_owl` are the maps, their gradients are attached by the front end; the products and
-`theta_gradient` are themselves differentiable, which gives second derivatives.
+`argmax` and `prox_owl` are forward functions, to which the front end attaches gradients; the products and
+`theta_gradient` are differentiable themselves, which gives second derivatives.
 """
 
 from regmax.kernels.tensors.jacobians import jacobian_product

@@ -1,4 +1,4 @@
-"""Rows without their deleted positions, and runs of equal neighbours in them."""
+"""Rows compacted to their kept positions, and the segments of such rows."""
 
 import torch
 from torch import Tensor
@@ -6,7 +6,7 @@ from torch.nn.functional import pad
 
 
 class Chain:
-    """The kept positions of every row, moved to its front in their order: deletion without data-dependent shapes."""
+    """The kept positions of every row, compacted to its front in order: deletion without data-dependent shapes."""
 
     def __init__(self, kept: Tensor) -> None:
         before = kept.cumsum(-1) - 1
@@ -23,17 +23,17 @@ class Chain:
 
     @property
     def occupied(self) -> Tensor:
-        """True at the packed positions that hold a kept one."""
+        """True at the packed positions that hold a kept position."""
         return self._index < self.count
 
     @property
     def edges(self) -> Tensor:
-        """True where packed positions i and i + 1 both hold kept ones: d - 1 columns."""
+        """True if packed positions i and i + 1 both hold kept positions: d - 1 columns."""
         return self._index[1:] < self.count
 
 
 class Runs:
-    """Maximal runs of positions that are `joined` to the one before them."""
+    """Segments: maximal sequences of positions, each after the first `joined` to the one before it."""
 
     def __init__(self, joined: Tensor) -> None:
         index = torch.arange(joined.shape[-1], device=joined.device)
@@ -44,10 +44,10 @@ class Runs:
         self.last = last.flip(-1).cummin(-1).values.flip(-1)
 
     def means(self, v: Tensor) -> Tensor:
-        """Return every run's mean at each of its positions.
+        """Return the mean of every segment at each of its positions.
 
-        The sums come from a segmented scan, doubling its reach log2(d) times: unlike differences of a cumulative
-        sum they carry the run's own rounding only, and unlike atomic additions they are the same every time.
+        The sums come from a segmented scan that doubles its reach log2(d) times. Unlike differences of a cumulative
+        sum they have only the segment's rounding error, and unlike atomic additions they are deterministic.
         """
         total, linked, reach = v, self._joined, 1
         while reach < v.shape[-1]:
@@ -63,10 +63,10 @@ def equal_neighbours(x: Tensor) -> Tensor:
 
 
 def equalized(z: Tensor, joined: Tensor) -> Tensor:
-    """Give `joined` neighbours, which rounding may have set apart, one value: that of the first in their run."""
+    """Give `joined` neighbours, which rounding may have separated, one value: that of the first in their segment."""
     return z.gather(-1, Runs(equal_neighbours(z) | joined).first)
 
 
 def _moved(x: Tensor, reach: int) -> Tensor:
-    """Entry i of the result is entry i - reach of `x`, zero where there is none."""
+    """Entry i of the result is entry i - reach of `x`, zero if there is none."""
     return pad(x[..., :-reach], (reach, 0))

@@ -1,4 +1,4 @@
-"""`jacobian_product`: J v read off the result y, as differentiable operations.
+"""`jacobian_product`: J v from the result y, in differentiable operations.
 
 Linear in `v` throughout. softmax's and sqpnormmax's Jacobians vary smoothly with y (and p), and autograd can
 differentiate their products with respect to them as often as needed; the others are constant between the kinks.
@@ -23,7 +23,7 @@ def jacobian_product(
     *,
     gamma: float | Tensor = 1.0,
 ) -> Tensor:
-    """Return J v / gamma for every row, J being the Jacobian of `kernel` at the scores whose result is `y`.
+    """Return J v / gamma for every row, with J the Jacobian of `kernel` at the scores whose result is `y`.
 
     The support is where y > 0, and with theta > 0 equal neighbours belong to one group. A row of `y` with NaN gives
     NaN where `keep` is True. Arguments as in `argmax`.
@@ -38,7 +38,7 @@ def jacobian_product(
     y, v = torch.where(kept & ~spoiled, y, 0), torch.where(kept, v, 0)
     product = torch.where(kept, _PRODUCT[kernel](y, v, kept, as_tensor(theta, y)), 0)
     product = torch.where(spoiled & kept, torch.nan, product)
-    # Not divided by 1: the graph of a second derivative stays as small as it was.
+    # No division by 1: it would enlarge the graph of a second derivative.
     return product if isinstance(gamma, int | float) and gamma == 1 else product / as_tensor(gamma, y)
 
 
@@ -69,7 +69,7 @@ def _sqpnormmax(y: Tensor, v: Tensor, p: Tensor) -> Tensor:
     M = [ N^(p-2) diag(y^(2-p)) - (2 - p) N^(-2) y y' ] / (p - 1), N = |y|_p.
     """
     support = y > 0
-    # Off the support the powers act on 1, so that no infinite derivative meets a zero; then they are dropped.
+    # Outside the support the powers are applied to 1, to avoid infinite derivatives times zero, and then dropped.
     positive = torch.where(support, y, 1)
     empty = ~support.any(-1, keepdim=True)
     mass = torch.where(support, positive**p, 0).sum(-1, keepdim=True)

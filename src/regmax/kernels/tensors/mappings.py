@@ -23,10 +23,10 @@ def argmax(
 ) -> Tensor:
     """Return the mapping `kernel` of every row of `x / gamma` (..., d).
 
-    Positions where `keep` is False, and scores of -inf, are deleted: they come back as zeros and the rest of the
-    row does not know of them. A row with NaN or +inf is NaN where `keep` is True; a row without scores is zero.
-    Costs O(d log^2 d) a row for fusedmax and prox_tv1d (see `pooling`), as much with a far smaller constant for
-    oscarmax and prox_oscar, O(d log d) for sparsemax and O(d) for the others.
+    Positions where `keep` is False, and scores of -inf, are deleted: they get zeros and do not influence the rest
+    of the row. A row with NaN or +inf is NaN where `keep` is True; a row without kept scores is zero. The cost per row
+    is O(d log^2 d) for fusedmax and prox_tv1d (see `pooling`), the same with a much smaller constant for oscarmax and
+    prox_oscar, O(d log d) for sparsemax and O(d) for the others.
 
     Args:
         kernel: one of `regmax.kernels.KERNELS`.
@@ -49,7 +49,7 @@ def argmax(
 
 
 def _simplex(mapping: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """A mapping in which a deleted position is a score of -inf."""
+    """A mapping that takes deleted positions as scores of -inf."""
     return lambda x, kept, theta: mapping(torch.where(kept, x, -torch.inf), theta)
 
 
@@ -57,8 +57,8 @@ def _fusedmax(x: Tensor, kept: Tensor, lam: Tensor) -> Tensor:
     """Pool neighbours, then project.
 
     The threshold tau is at least max - 1 - 2 lam, and a score more than 2 lam below tau belongs to no level set
-    above tau, since joining one saves at most two edges. So low scores count as max - 1 - 4 lam: the result is the
-    same, and the scale of the scores leaves the arithmetic.
+    above tau, since joining one saves at most two edges. So low scores are raised to max - 1 - 4 lam: the result
+    is the same, and rounding does not depend on the scale of the scores.
     """
     x = torch.maximum(below_peak(torch.where(kept, x, -torch.inf)), -1 - 4 * lam)
     chain = Chain(kept)
@@ -69,10 +69,10 @@ def _fusedmax(x: Tensor, kept: Tensor, lam: Tensor) -> Tensor:
 def _oscarmax(x: Tensor, lam: Tensor) -> Tensor:
     """Pool neighbours in the order of the scores, then project.
 
-    On the simplex the penalty is sum_k lam (d - k) y_(k); the constant lam d changes nothing, and with it goes the
-    number of kept scores. The last of a pool is no less than its mean, which in the support exceeds
-    tau >= max - 1 + lam: all of the support is above max - 1 - lam (d - 1), and what is lower (and what is deleted)
-    counts as that.
+    On the simplex the penalty is sum_k lam (d - k) y_(k); the constant lam d does not change the result and is
+    dropped, and with it the number of kept scores. The last value of a pool is at least the pool's mean, which on the
+    support exceeds tau >= max - 1 + lam: all scores of the support are above max - 1 - lam (d - 1), and lower scores
+    and deleted positions are set to that.
     """
     d = x.shape[-1]
     x = torch.maximum(below_peak(x), -1 - lam * (d - 1))
@@ -84,11 +84,11 @@ def _oscarmax(x: Tensor, lam: Tensor) -> Tensor:
 
 
 def _prox_tv1d(x: Tensor, kept: Tensor, lam: Tensor) -> Tensor:
-    """Cut the chain at its large steps, and pool every part around its own first score.
+    """Cut the chain at its large steps, and pool every part relative to its first score.
 
     The forces on a score sum to at most 2 lam, so z stays within 2 lam of x: across a step of more than 4 lam the two
-    sides cannot meet, and the edge pulls with its whole force. Inside a part neighbours are within 4 lam of each other,
-    so scores far away, and those far from zero, cost no digits.
+    sides cannot fuse, and the edge pulls with its full force. Within a part neighbours are within 4 lam of each other,
+    so distant scores, and scores far from zero, cost no precision.
     """
     chain = Chain(kept)
     packed, edges = chain.pack(x), lam * chain.edges
@@ -98,7 +98,7 @@ def _prox_tv1d(x: Tensor, kept: Tensor, lam: Tensor) -> Tensor:
     origin = packed.gather(-1, Runs(pad(~cut, (1, 0), value=False)).first)
     centred = torch.where(chain.occupied, packed - origin + (pad(pull, (0, 1)) - pad(pull, (1, 0))), 0)
     z = total_variation(centred, torch.where(cut, 0, edges)) + origin
-    z = equalized(z, equal_neighbours(packed) & chain.occupied)  # of two equal scores one may stand at a cut
+    z = equalized(z, equal_neighbours(packed) & chain.occupied)  # one of two equal scores may be at a cut
     return torch.where(lam > 0, chain.unpack(z), x)
 
 

@@ -1,8 +1,8 @@
-"""The proximity operator of the ordered weighted l1 norm, sum_k weights_k |z|_(k) with |z| sorted decreasing.
+"""The proximal operator of the ordered weighted L1 norm, sum_k weights_k |z|_(k) with |z| sorted decreasing.
 
-Sort |x| decreasing, subtract the weights, pool what is then out of order, clamp at zero, restore order and signs.
-OSCAR is the case weights_k = lam (d - k). A zero, and so a deleted position, never changes the others: it stands
-behind them in the order and no pool with a positive mean takes it in.
+Sort |x| decreasing, subtract the weights, pool adjacent violators, clamp at zero, restore order and signs. OSCAR is the
+case weights_k = lam (d - k). A zero, and so a deleted position, never changes the others: it is sorted after them and
+never joins a pool with a positive mean.
 """
 
 import torch
@@ -28,7 +28,7 @@ def prox_owl(x: Tensor, weights: Tensor) -> Tensor:
 
 
 def prox_owl_jacobian_product(z: Tensor, v: Tensor, weights: Tensor) -> Tensor:
-    """Return J v for every row, J being the (symmetric) Jacobian of `prox_owl` at the scores whose result is `z`.
+    """Return J v for every row, with J the (symmetric) Jacobian of `prox_owl` at the scores whose result is `z`.
 
     >>> z, weights = torch.tensor([2.15, -2.15, 0.5]), torch.tensor([1.0, 0.5, 0.0])
     >>> prox_owl_jacobian_product(z, torch.tensor([1.0, 3.0, 7.0]), weights)
@@ -56,10 +56,11 @@ def shrink(x: Tensor, weights: Tensor) -> Tensor:
 
 
 def shrink_product(z: Tensor, v: Tensor, weights: Tensor) -> Tensor:
-    """Equal |z| move together, by the mean of their own moves outward; zeros stay.
+    """Positions with equal |z| move together, by the mean of their outward moves; zeros do not move.
 
-    But where the weights at a group's ranks are all equal, the penalty is separable there: each moves alone, and so
-    do zeros of weight zero. The weights do not increase, hence a group's first and last say whether they are equal.
+    But if the weights at a group's ranks are all equal, the penalty is separable there and its positions move
+    independently, as do zeros of weight zero. The weights do not increase, so comparing a group's first and last is
+    enough.
     """
     magnitude, order = z.abs().sort(dim=-1, descending=True, stable=True)
     runs = Runs(equal_neighbours(magnitude))

@@ -1,19 +1,19 @@
 """Isotonic regression and total variation for all rows at once, exactly, in a fixed number of operations.
 
 Both problems fuse neighbours along a chain, and both are solved by joining solved blocks of 1, 2, 4, ... neighbours.
-Cut the chain into two blocks. Seen from the edge between them, each block's solution depends on one number, the
-value v at the edge, and it depends on it simply: position i follows v as far as its own two limits,
+Cut the chain into two blocks. Each block's solution depends only on one number, the value v at the edge between them:
+position i follows v between two limits,
 
     z_i(v) = clip(v, low_i, high_i),
 
 because the backward step of the dynamic programme is a clip, and clips compose to clips. The limits are the block's
-solutions with the edge pulling at it as hard as it can, downward and upward. The edge takes from one block what it
-gives to the other, so the sum of z is known: v is the root of sum_i clip(v, low_i, high_i) = total, an increasing,
-piecewise linear function. Sorting its breaks finds the piece, and the group around the edge gets the one value v:
-fused values are bitwise equal. Neighbours with equal scores always fuse; where groups just touch there, and only
-rounding tells them apart, they get one value in the end.
+solutions with the edge pulling at full force, downward and upward. The forces of the edge on the two blocks cancel, so
+the sum of z is known: v is the root of sum_i clip(v, low_i, high_i) = total, an increasing, piecewise linear function.
+Sorting its breakpoints finds the interval of the root, and the group around the edge gets the single value v, so fused
+values are bitwise equal. Neighbours with equal scores always fuse; if rounding has separated them, they get one value
+at the end.
 
-Either way log2(d) rounds, each with one sort: O(d log^2 d) work a row, whatever the scores.
+Both take log2(d) rounds with one sort each: O(d log^2 d) work per row, for any scores.
 """
 
 import torch
@@ -26,11 +26,11 @@ from regmax.kernels.tensors.chains import equal_neighbours, equalized
 def isotonic_decreasing(x: Tensor) -> Tensor:
     """Return the nearest decreasing sequence to every row: argmin |z - x|^2 with z_1 >= z_2 >= ... >= z_d.
 
-    Here an edge pushes its two ends together only where they increase: a left block follows v upward from its own
+    Here an edge pushes its two ends together only if they increase: a left block follows v upward from its own
     solution, a right block downward.
     """
     d = x.shape[-1]
-    # Copies of the row's least score after its end never have to be pooled.
+    # Padding with the row's minimum is never pooled with the row.
     least = x.amin(-1, keepdim=True).expand(*x.shape[:-1], _next_power_of_two(d) - d)
     scores = z = torch.cat([x, least], -1)
     size = 1
@@ -51,21 +51,21 @@ def _isotonic_level(scores: Tensor, left: Tensor, right: Tensor) -> Tensor:
     v = _root(both, slope=left.shape[-1], start=start)
     for _ in range(_REFINEMENTS):
         v = _mean_where(torch.cat([left < v, right > v], -1), scores, otherwise=v)
-    return torch.where(last < first, v, last)  # blocks in order stay as they are, to the last bit
+    return torch.where(last < first, v, last)  # blocks that are in order do not change, to the last bit
 
 
 def total_variation(x: Tensor, edges: Tensor) -> Tensor:
     """Return argmin_z 1/2 |z - x|^2 + sum_i edges_i |z_i+1 - z_i| for every row; `edges` has d - 1 columns.
 
     A block keeps four solutions z[a, b]: its left neighbour pulls it downward (a = 0) or upward (a = 1) with the
-    whole force of the edge between them, and its right neighbour likewise (b).
+    full force of the edge between them, and its right neighbour likewise (b).
     """
     d = x.shape[-1]
     padding = _next_power_of_two(d) - d
     scores = pad(x, (0, padding))
-    edges = pad(edges, (1, 1 + padding))  # the ends of the row and the edges beyond pull with no force
+    edges = pad(edges, (1, 1 + padding))  # no force at the ends of the row and in the padding
     pull_left, pull_right = _both_ways(edges[..., :-1], edges[..., 1:])
-    z = scores + (pull_left + pull_right)  # forces first: where they cancel, z = x exactly
+    z = scores + (pull_left + pull_right)  # forces first: if they cancel, z = x exactly
     size = 1
     while size < d:
         size *= 2
@@ -96,16 +96,16 @@ def _chain_level(scores: Tensor, edges: Tensor, low: Tensor, high: Tensor) -> Te
     return v
 
 
-# The root is read off sums over whole blocks, whose rounding may put it beside its piece. The mean over the group
-# that it selects has the group's own rounding only, and a second mean settles which group it is.
+# The root comes from sums over whole blocks, whose rounding may move it out of its interval. The mean over the group
+# that it selects has only the group's rounding error, and a second mean corrects the choice of the group.
 _REFINEMENTS = 2
 
 
 def _root(breaks: Tensor, slope: int, start: Tensor) -> Tensor:
     """Return the root of an increasing, piecewise linear function, one per row.
 
-    Left of all `breaks` its slope is `slope`, and at the least of them it is worth `start`. At each of the first half
-    of the breaks the slope grows by one, at each of the second half it falls by one.
+    Left of all `breaks` its slope is `slope`, and its value at the smallest of them is `start`. The slope increases by
+    one at each of the first half of the breaks, and decreases by one at each of the second half.
     """
     count = breaks.shape[-1]
     breaks, order = breaks.sort(-1)
@@ -131,7 +131,7 @@ def _mean_where(chosen: Tensor, x: Tensor, otherwise: Tensor) -> Tensor:
 
 
 def _both_ways(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """Give each force both its signs: the left one along a new first axis, the right one along a second."""
+    """Each force with both signs: the left force along a new first axis, the right force along a second."""
     return torch.stack([-left, left]).unsqueeze(1), torch.stack([-right, right]).unsqueeze(0)
 
 

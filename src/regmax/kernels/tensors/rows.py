@@ -21,10 +21,10 @@ def as_tensor(theta: float | Tensor | None, like: Tensor) -> Tensor:
 
 
 def divided(kernel: str, x: Tensor, kept: Tensor, gamma: float | Tensor) -> Tensor:
-    """Return x / gamma, by which no finite score becomes infinite; `x` is finite.
+    """Return x / gamma, saturated so that no score becomes infinite; `x` is finite.
 
-    A mapping onto the simplex does not change if a constant is added to its scores: theirs are divided relative to
-    the largest kept one. A proximal operator's are not.
+    A mapping onto the simplex does not change if a constant is added to its scores: they are divided relative to the
+    largest kept score. Those of a proximal operator are not.
     """
     if isinstance(gamma, int | float) and gamma == 1:
         return x

@@ -1,6 +1,6 @@
-"""The mappings that need no pooling: softmax, the projection on the simplex, and the squared p-norm's argmax.
+"""The mappings that need no pooling: softmax, the projection onto the simplex, and the squared p-norm's argmax.
 
-Scores come as they are or shifted, with -inf at the deleted positions.
+Scores may be shifted by a constant; deleted positions have a score of -inf.
 """
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def below_peak(x: Tensor) -> Tensor:
-    """Return x - max(x), rows of nothing but -inf as they are."""
+    """Return x - max(x); a row in which every score is -inf is unchanged."""
     peak = x.amax(-1, keepdim=True)
     return x - torch.where(peak > -torch.inf, peak, 0)
 
@@ -16,13 +16,13 @@ def below_peak(x: Tensor) -> Tensor:
 def softmax(x: Tensor) -> Tensor:
     """exp(x) / sum exp(x), and zeros in an empty row."""
     exponentials = below_peak(x).exp()
-    return exponentials / exponentials.sum(-1, keepdim=True).clamp(min=1)  # the peak's is 1
+    return exponentials / exponentials.sum(-1, keepdim=True).clamp(min=1)  # the peak's term is 1
 
 
 def project_simplex(x: Tensor) -> Tensor:
-    """Sort-based threshold: O(d log d) a row.
+    """Sort-based threshold: O(d log d) per row.
 
-    Scores more than 1 below the largest are never in the support, so they may as well be exactly 1 below.
+    Scores more than 1 below the largest are never in the support, so they are clamped to 1 below.
     """
     x = below_peak(x).clamp(min=-1)
     descending = x.sort(-1, descending=True).values
@@ -30,20 +30,20 @@ def project_simplex(x: Tensor) -> Tensor:
     ranks = torch.arange(1, x.shape[-1] + 1, device=x.device)
     size = (ranks * descending > sums).sum(-1, keepdim=True)
     tau = sums.gather(-1, size - 1) / size
-    # The cumulative sums' rounding grows with the row; sums over the support alone do not see the rest of it.
+    # The rounding error of the cumulative sums grows with the row; sums over only the support avoid it.
     for _ in range(2):
         support = x > tau
         tau = (torch.where(support, x, 0).sum(-1, keepdim=True) - 1) / support.sum(-1, keepdim=True)
     return (x - tau).clamp(min=0)
 
 
-# A fixed number, since nothing is read back to stop on. Measured for p from 1.001 to 2 on rows of up to 30,000 scores:
-# random ones need at most 8 steps to 1e-14, staircases built to be slow (each step sheds one stair) at most 10.
+# A fixed number, because no result is read back to stop early. Measured for p from 1.001 to 2 on rows of up to 30,000
+# scores: random ones need at most 8 steps to 1e-14, adversarial staircases (each step drops one stair) at most 10.
 _NEWTON_STEPS = 16
 
 
 def squared_pnorm_argmax(x: Tensor, p: Tensor) -> Tensor:
-    """Solve one scalar equation in a form whose powers can neither overflow nor vanish: O(d) a step.
+    """Solve one scalar equation in a form whose powers neither overflow nor underflow: O(d) per step.
 
     With q = p / (p - 1), the solution is y = |z|_q^(2-q) z^(q-1), z = (x - tau)_+, and tau makes it sum to one.
     Put m = max(x) - tau, r = z / m in [0, 1] and S_k = sum r^k in [1, d]: then y = r^(q-1) / S_(q-1) and m is the
@@ -71,7 +71,7 @@ def squared_pnorm_argmax(x: Tensor, p: Tensor) -> Tensor:
 def _ratios(gap: Tensor, m: Tensor, exponent: Tensor) -> tuple[Tensor, Tensor]:
     """Return r = (1 - gap / m)_+ and r^exponent, 0 outside the support even for exponent 0.
 
-    The power goes through log1p: 1 - gap / m has lost the digits that a large exponent (p near 1) brings to light.
+    The power goes through log1p: 1 - gap / m has lost digits that matter for a large exponent (p near 1).
     """
     inside = gap < m
     share = torch.where(inside, gap / m, 0)

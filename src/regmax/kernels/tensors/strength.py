@@ -40,7 +40,7 @@ def _total_variation(y: Tensor, kept: Tensor, lam: Tensor) -> Tensor:
 
 
 def _oscar(y: Tensor, kept: Tensor, lam: Tensor) -> Tensor:
-    """The k-th largest magnitude of n weighs n - k."""
+    """The k-th largest of n magnitudes has the coefficient n - k."""
     order = torch.where(kept, y.abs(), -1).sort(dim=-1, descending=True, stable=True).indices
     ranks = torch.arange(1, y.shape[-1] + 1, device=y.device)
     weights = (kept.sum(-1, keepdim=True) - ranks).to(y.dtype)
@@ -53,7 +53,7 @@ def _squared_pnorm(y: Tensor, kept: Tensor, p: Tensor) -> Tensor:
     g = grad Omega [ log y - log N + (2 - p) d log N / dp ],  d log N / dp = (sum y^p log y / sum y^p - log N) / p.
     """
     support = y > 0
-    # Off the support logarithms and powers act on 1, so that no infinite derivative meets a zero.
+    # Outside the support logarithms and powers are applied to 1, to avoid infinite derivatives times zero.
     positive = torch.where(support, y, 1)
     logarithm = positive.log()
     power = torch.where(support, positive**p, 0)
