@@ -1,4 +1,4 @@
-"""Files that are whole at every moment, and JSON that was written by anybody."""
+"""Atomic writing of files, and reading of JSON from untrusted files."""
 
 import json
 import os
@@ -10,10 +10,11 @@ _SUFFIX = ".tmp"
 
 
 def write_atomically(path: Path | str, content: bytes | str) -> None:
-    """Replace a file so that a crash or a full disk leaves the old content or the new, never a part.
+    """Replace a file so that a crash or a full disk leaves either the old content or the new.
 
-    The content goes to a temporary file in the same folder, to the disk, and then to its name. A failed write removes
-    the temporary file; one that a kill left behind is overwritten by the next write and removed by `remove_leftovers`.
+    The content is written to a temporary file in the same folder, flushed to the disk, and renamed. A failed write
+    removes the temporary file; one left by a killed process is overwritten by the next write or removed by
+    `remove_leftovers`.
 
     Args:
         path: the file; folders above it are made. The target of a symbolic link is replaced, not the link; a device
@@ -27,7 +28,7 @@ def write_atomically(path: Path | str, content: bytes | str) -> None:
         ...     [path.name for path in Path(folder, "new").iterdir()]
         ['file.txt']
     """
-    # Encoded before anything is touched: text that is not Unicode must not cost the file that is there.
+    # Encoded first, so that text that cannot be encoded leaves the existing file intact.
     data = content.encode() if isinstance(content, str) else content
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +44,7 @@ def write_atomically(path: Path | str, content: bytes | str) -> None:
         if path.exists():
             shutil.copymode(path, temporary)
         temporary.replace(path)
-    except BaseException:  # an interrupt, too
+    except BaseException:  # also an interrupt
         temporary.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
@@ -64,8 +65,8 @@ def read_json(path: Path | str) -> Any:
     """The content of a JSON file.
 
     Raises:
-        ValueError: in one line, for everything that can be wrong with the file: encoding, syntax, nesting, and numbers
-            of thousands of digits.
+        ValueError: with a one-line message, for any fault of the file: encoding, syntax, nesting, and numbers of
+            thousands of digits.
     """
     try:
         return parse_json(Path(path).read_text(encoding="utf-8"))
@@ -82,7 +83,7 @@ def parse_json(text: str) -> Any:
 
 
 def is_text(value: Any) -> bool:
-    r"""Whether a value is a string that can be written: JSON's `"\ud800"`, half a character, cannot.
+    r"""Whether a value is a string that can be written: JSON's `"\ud800"`, half a surrogate pair, cannot.
 
     Example:
         >>> is_text("déjà vu"), is_text("\ud800"), is_text(3)
@@ -98,7 +99,7 @@ def is_text(value: Any) -> bool:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Bring a new name to the disk, on systems that can open a folder."""
+    """Flush a rename to the disk, on systems that can open a folder."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(folder, os.O_RDONLY)

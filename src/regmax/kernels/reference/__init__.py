@@ -2,7 +2,7 @@
 
 The specification is the exact result for the given numbers. Scores, gamma and theta are binary fractions, their problem
 has one solution in the real numbers, and the weights are that solution, rounded. Hence the support is where the
-solution is positive, the members of a segment or a cluster are where it is equal, equal scores get equal weights, and
+solution is positive, segments and clusters are where it is equal, equal scores get equal weights, and
 there are no tolerances: `fusedmax` fuses [.1, 0, .2] at lam = .1, because .2 is twice .1 in binary too. Weights that
 differ in the real numbers may round to the same number, but never change their order.
 
