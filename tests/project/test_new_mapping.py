@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import regmax
+from regmax import duality
 from regmax.bench.contestants import mapping as timed
 from regmax.cli import main
 from regmax.experiments.config import Config, make
@@ -62,6 +63,8 @@ def _toymax(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(mappings._ARGMAX, "toymax", lambda x, kept, c: tensor_argmax(x / c, kept, c))
     monkeypatch.setitem(jacobians._PRODUCT, "toymax", lambda y, v, kept, c: tensor_product(y, v, kept, c) / c)
     monkeypatch.setitem(strength._GRADIENT, "toymax", lambda y, kept, c: y)
+    dual = duality._DUALS["sparsemax"]
+    monkeypatch.setitem(duality._DUALS, "toymax", lambda c, x, y, keep: c * dual(None, x / c, y, keep))
     monkeypatch.setitem(
         MAPPINGS, "toymax", NamedMapping("toymax", ScaledNorm, symbol="c", sparsemax_at=1.0, javascript=False)
     )
