@@ -16,7 +16,7 @@ from oracle import OMEGAS
 from table import TABLE
 
 import regmax
-from regmax import functional
+from regmax import duality, functional
 from regmax.cli import bench as bench_command
 from regmax.kernels import KERNELS, native, reference
 from regmax.kernels.tensors import jacobians, mappings, strength
@@ -100,6 +100,10 @@ def test_the_explorer_knows_the_registrys_mappings() -> None:
     assert found == {name: list(row.strengths) for name, row in MAPPINGS.items() if row.javascript}
 
 
+def test_every_mapping_has_a_dual() -> None:
+    assert set(duality._DUALS) == set(MAPPINGS)
+
+
 @ROWS
 def test_every_mapping_has_an_independent_certificate(row: NamedMapping) -> None:
     y = regmax.regularized_argmax(row.made(), X)
@@ -123,6 +127,7 @@ def test_no_module_keeps_its_own_list_of_the_mappings() -> None:
         "bench/contestants.py",  # the rows that another library has
         "nn/mappings.py",  # one class each
         "regularizers/named.py",
+        "duality.py",  # a dual each
         "kernels/__init__.py",  # kernels, which are more than the mappings
         "kernels/reference/mappings.py",
         "kernels/reference/jacobians.py",
