@@ -19,12 +19,14 @@ function mapRow(scores, setting) {
   const y = new Array(scores.length).fill(0);
   if (places.length === 0) return y;
   const { map, strength } = MAPPINGS[setting.mapping];
-  const x = places.map((i) => scores[i] / setting.gamma);
+  const x = places.map((i) => scores[i]);
   const top = maximum(x);
-  const kept = map(
-    x.map((score) => score - top),
-    setting[strength],
-  );
+  // Differences are divided: those of scores far from 0 keep their digits. softmax, whose weights are ratios, has none.
+  const centred =
+    setting.mapping !== "softmax"
+      ? x.map((score) => (score - top) / setting.gamma)
+      : x.map((score) => score / setting.gamma - top / setting.gamma);
+  const kept = map(centred, setting[strength]);
   places.forEach((place, k) => (y[place] = kept[k]));
   return y;
 }
