@@ -21,7 +21,8 @@ function mapRow(scores, setting) {
   const { map, strength } = MAPPINGS[setting.mapping];
   const x = places.map((i) => scores[i]);
   const top = maximum(x);
-  // Differences are divided: those of scores far from 0 keep their digits. softmax, whose weights are ratios, has none.
+  // Differences are divided, so that those of scores far from 0 keep their digits. softmax subtracts quotients:
+  // its ties in the last bit then agree with the library in more rows.
   const centred =
     setting.mapping !== "softmax"
       ? x.map((score) => (score - top) / setting.gamma)
