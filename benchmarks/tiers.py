@@ -1,4 +1,4 @@
-"""What each tier of the core is worth: `python benchmarks/tiers.py [--repeats N]`.
+"""What each tier of the core is worth: `python benchmarks/tiers.py [--repeats N] [--lengths D ...]`.
 
 Times every mapping with the core restricted to one tier (the scalar one serves the rows that it leaves), as multiples
 of the time with the normal choice: forward / backward, one thread, float32. csrc/README.md quotes the output.
@@ -50,16 +50,17 @@ def main() -> None:
     """Print a line for each kind of rows, length and mapping."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=9)
-    repeats = parser.parse_args().repeats
+    parser.add_argument("--lengths", type=int, nargs="+", default=[32, 128, 512, 2048])
+    options = parser.parse_args()
     print(f"{native.instruction_set()}; forward/backward relative to the normal choice of tiers")
     for kind, scale in (("N(0, 1)", 1.0), ("flat", 0.02)):
-        for d in (32, 128, 512, 2048):
+        for d in options.lengths:
             x = (scale * np.random.default_rng(0).standard_normal((SCORES // d, d))).astype(np.float32)
             for kernel, strength in STRENGTHS.items():
                 theta = 0.4 / d if isinstance(strength, str) else float(strength or 0)
                 times = {
                     name: np.min(own)
-                    for name, own in in_turns(calls(kernel, x, theta), rounds=repeats).items()
+                    for name, own in in_turns(calls(kernel, x, theta), rounds=options.repeats).items()
                 }
                 native.force_tier(None)
                 ratios = "  ".join(
