@@ -27,6 +27,21 @@ class LaneChains {
     }
   }
 
+  // The lanes in which rounding may have decided: segments that nearly touch, or a segment in which the dual,
+  // the sum of x - z, comes near its bounds.
+  uint32_t find_doubtful(const Vec<T>* z, Vec<T> margin) const {
+    Vec<T> dual{}, nearest = splat(-nothing<T>);
+    for (int k = 0; k + 1 < count_; ++k) {
+      const Where<T> edge = has_bit(adjacent_, k + 1);
+      const Vec<T> step = absolute<T>(z[k + 1] - z[k]);
+      dual += x_[k] - z[k];
+      const Vec<T> gap = select(greater(step, Vec<T>{}), step, lam_ - absolute<T>(dual));
+      nearest = select(edge, smaller(gap, nearest), nearest);
+      dual = select(edge, dual, Vec<T>{});
+    }
+    return doubtful<T>(nearest, margin);
+  }
+
  private:
   void follow_string(int a, Where<T> starts) {
     Vec<T> high = splat(T(1e30)), low = splat(T(-1e30)), high_end{}, low_end{}, sum = -dual_;

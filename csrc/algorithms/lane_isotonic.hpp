@@ -13,12 +13,13 @@ namespace regmax::REGMAX_ISA {
 template <class T>
 struct LanePrefix {
   Vec<T> length, tau, centre;
+  Vec<T> lead;  // A(m*) less the largest A(m) of a longer prefix
   int longest;
 };
 
 template <class T>
 inline LanePrefix<T> lane_best_prefix(const Vec<T>* sorted, int count, Vec<T> lam) {
-  Vec<T> sum{}, length{}, mean{}, best = splat(nothing<T>);
+  Vec<T> sum{}, length{}, mean{}, best = splat(nothing<T>), after = best;
   int longest = 0;
   for (int k = 1; k <= count; ++k) {
     sum += sorted[k - 1];
@@ -27,10 +28,11 @@ inline LanePrefix<T> lane_best_prefix(const Vec<T>* sorted, int count, Vec<T> la
     const Where<T> worse = greater(best, bound);
     length = select(worse, length, splat(T(k)));
     mean = select(worse, mean, rest);
+    after = select(worse, larger(after, bound), splat(nothing<T>));
     best = larger(best, bound);
     if (bits(worse) != all_lanes<T>) longest = k;
   }
-  return {length, mean, lam * (length + splat(T(1))) * splat(T(0.5)), longest};
+  return {length, mean, lam * (length + splat(T(1))) * splat(T(0.5)), best - after, longest};
 }
 
 // Pools x_(k) + lam k over the first m* scores: z are the slopes of the least concave majorant of their
@@ -55,6 +57,23 @@ inline void lane_pool_sorted(const Vec<T>* sorted, const LanePrefix<T>& prefix, 
     }
     z[a] = slope;
   }
+}
+
+// The lanes in which rounding may have decided: blocks whose means nearly agree, a block in which a partial sum
+// nearly reaches its share of the mean, or a last block with nearly no weight.
+template <class T>
+inline uint32_t lane_doubtful_blocks(const Vec<T>* sorted, const LanePrefix<T>& prefix, Vec<T> lam, const Vec<T>* z,
+                                     Vec<T> margin) {
+  Vec<T> excess{}, nearest = prefix.lead;
+  for (int a = 0; a < prefix.longest; ++a) {
+    excess += sorted[a] + (lam * splat(T(a + 1)) - prefix.centre) - z[a];
+    const Vec<T> next = a + 1 < prefix.longest ? z[a + 1] : z[a];
+    const Where<T> goes_on = greater(prefix.length, splat(T(a + 1))), falls = greater(z[a], next);
+    const Vec<T> gap = select(goes_on, select(falls, z[a] - next, -excess), z[a] - prefix.tau);
+    nearest = select(greater(prefix.length, splat(T(a))), smaller(gap, nearest), nearest);
+    excess = select(falls, Vec<T>{}, excess);
+  }
+  return doubtful<T>(nearest, margin);
 }
 
 }  // namespace regmax::REGMAX_ISA

@@ -72,10 +72,10 @@ template <class T>
 inline uint32_t lane_sqpnormmax(const Vec<T>* x, int count, Vec<T>* y, Vec<T>* tau) {
   Vec<T> largest = splat(T(1));
   const CubicRoot<T> root = lane_cubic_root<T>(x, count, 24, &largest);
-  const Vec<T> factor = splat(T(1)) / root.sum;
+  const Vec<T> factor = splat(T(1)) / root.sum, least = lane_doubt<T>(largest);
   for (int k = 0; k < count; ++k) {
-    const Vec<T> z = larger(x[k] + largest, Vec<T>{});
-    y[k] = z * z * factor;
+    const Vec<T> z = x[k] + largest;
+    y[k] = select(greater(z, least), z * z * factor, Vec<T>{});  // the threshold is irrational (pnorm.hpp)
   }
   *tau = -largest;
   return root.unsettled;

@@ -100,13 +100,31 @@ inline void lane_settle(Vec<T>* y, int count) {
   for (int k = 0; k < count; ++k) y[k] = select(greater(y[k], zero), larger(y[k] - excess, zero), zero);
 }
 
-// y = (x - tau)_+; returns the lanes that did not settle.
+// How far rounding may move a threshold tau < 0 of few numbers, or a mean of numbers as large.
 template <class T>
-inline uint32_t lane_project(const Vec<T>* x, int count, Vec<T>* y) {
+REGMAX_INLINE Vec<T> lane_doubt(Vec<T> size) {
+  return size * splat(32 * rounding<T>);
+}
+
+// The lanes in which `nearest`, the smallest difference that decided something, may be due to rounding.
+template <class T>
+REGMAX_INLINE uint32_t doubtful(Vec<T> nearest, Vec<T> margin) {
+  return ~bits(greater(nearest, margin)) & all_lanes<T>;
+}
+
+// y = (x - tau)_+; returns the lanes that did not settle, and those with a score that rounding may have put on
+// the wrong side of tau. `size` bounds the rounding of x, which may be larger than tau.
+template <class T>
+inline uint32_t lane_project(const Vec<T>* x, int count, Vec<T>* y, Vec<T> size = Vec<T>{}) {
   const Threshold<T> threshold = lane_threshold<T>(x, count, splat(nothing<T> / 2), 32);
-  for (int k = 0; k < count; ++k) y[k] = larger(x[k] - threshold.tau, Vec<T>{});
+  Vec<T> nearest = splat(-nothing<T>);
+  for (int k = 0; k < count; ++k) {
+    const Vec<T> z = x[k] - threshold.tau;
+    nearest = smaller(absolute<T>(z), nearest);
+    y[k] = larger(z, Vec<T>{});
+  }
   lane_settle<T>(y, count);
-  return threshold.unsettled;
+  return threshold.unsettled | doubtful<T>(nearest, lane_doubt<T>(larger(size, absolute<T>(threshold.tau))));
 }
 
 }  // namespace regmax::REGMAX_ISA

@@ -28,10 +28,11 @@ struct LaneGroups {
   LaneGroups(void* memory, int64_t d) : values(static_cast<float*>(memory)), ends(values + (d + 1) * lanes<float>) {}
 };
 
-// How the lanes' pieces end in one round; the first members are bits of lanes.
+// How the lanes' pieces end in one round; the first members are bits of lanes. `gap` is how far the slope stays
+// from the nearest bound at a score inside the piece.
 struct PieceEnds {
   uint32_t closed, up, unsure;
-  Vec<float> length, slope;
+  Vec<float> length, slope, gap;
 };
 
 // The lanes' current pieces. All of it lives in registers.
@@ -40,7 +41,7 @@ class LanePieces {
   using W = Where<float>;
 
  public:
-  LanePieces(V sizes, V lam) : lam_(lam), size_(sizes) {}
+  LanePieces(V sizes, V lam, V margin) : lam_(lam), margin_(margin), size_(sizes) {}
 
   uint32_t unfinished() const { return bits(greater(size_, V{})); }
   V begin() const { return begin_; }
@@ -48,33 +49,42 @@ class LanePieces {
 
   // Reads a few more scores. Steps after the end of a lane's piece are harmless: only its first end counts.
   REGMAX_INLINE PieceEnds follow(const V (&scores)[piece<float>], uint32_t active) {
-    PieceEnds ends{0, 0, 0, size_, V{}};
-    uint32_t open = active;
+    PieceEnds ends{0, 0, 0, size_, V{}, splat(far)};
+    W open = from_bits<float>(active), up{};
     for (V x : scores) {
       count_ += 1;
       rest_ += x;
       const W inner = greater(size_, count_);  // the string's end is fixed
-      const V factor = nearly_inverse(count_), width = select(inner, lam_ * factor, V{});
-      const V upper = times_plus(sum_ + rest_, factor, width), lower = times_plus(sum_ + rest_, factor, -width);
-      const uint32_t rises = open & bits(greater(lower, high_)), falls = open & bits(greater(low_, upper));
-      const uint32_t last = open & ~(rises | falls) & ~bits(inner);
-      ends.length = select(from_bits<float>(rises), high_length_, ends.length);
-      ends.length = select(from_bits<float>(falls), low_length_, ends.length);
-      ends.slope = select(from_bits<float>(rises), high_, ends.slope);
-      ends.slope = select(from_bits<float>(falls), low_, ends.slope);
-      ends.slope = select(from_bits<float>(last), upper, ends.slope);
-      ends.up |= rises;
-      open &= ~(rises | falls | last);
-      high_length_ = select(greater(upper, high_), high_length_, count_);
-      low_length_ = select(greater(low_, lower), low_length_, count_);
+      // The dual at the last knot, which sum_ contains, is +-lam or 0: these sums do not round it.
+      const V factor = nearly_inverse(count_), width = select(inner, lam_, V{});
+      const V upper = (sum_ + width + rest_) * factor, lower = (sum_ - width + rest_) * factor;
+      const W rises = open & greater(lower, high_), falls = open & greater(low_, upper);
+      const W last = open & ~(rises | falls | inner);
+      const V high_gap = smaller(high_ - upper, upper - low_), low_gap = smaller(lower - low_, high_ - lower);
+      ends.length = select(rises, high_length_, ends.length);
+      ends.length = select(falls, low_length_, ends.length);
+      ends.slope = select(rises, high_, ends.slope);
+      ends.slope = select(falls, low_, ends.slope);
+      ends.slope = select(last, upper, ends.slope);
+      ends.gap = select(rises, high_gap_, ends.gap);
+      ends.gap = select(falls, low_gap_, ends.gap);
+      ends.gap = select(last, high_gap, ends.gap);
+      up = up | rises;
+      open = open & inner & ~(rises | falls);
+      const W stays_high = greater(upper, high_), stays_low = greater(low_, lower);
+      high_length_ = select(stays_high, high_length_, count_);
+      high_gap_ = select(stays_high, high_gap_, high_gap);
+      low_length_ = select(stays_low, low_length_, count_);
+      low_gap_ = select(stays_low, low_gap_, low_gap);
       high_ = smaller(upper, high_);
       low_ = larger(lower, low_);
     }
     const V sum = sum_ + rest_, total = ends.slope * ends.length;
     rest_ -= sum - sum_;
     sum_ = sum;
-    ends.closed = active & ~open;
-    ends.unsure = ends.closed & bits(greater(larger(total, -total), lam_ * 64));
+    ends.up = bits(up);
+    ends.closed = active & ~bits(open);
+    ends.unsure = ends.closed & (bits(greater(larger(total, -total), lam_ * 64)) | ~bits(greater(ends.gap, margin_)));
     return ends;
   }
 
@@ -93,9 +103,10 @@ class LanePieces {
  private:
   static constexpr float far = 1e30f;  // no slope yet
 
-  V lam_, size_;                          // scores from the piece's begin to the chain's end
+  V lam_, margin_, size_;                 // scores from the piece's begin to the chain's end
   V begin_{}, count_{}, sum_{}, rest_{};  // of the piece: what is read of it, minus its dual
   V high_ = splat(far), high_length_{}, low_ = splat(-far), low_length_{};  // its slope's bounds, and where met
+  V high_gap_ = splat(far), low_gap_ = splat(far);                          // from the other bounds there
 };
 
 class LaneStrings {
@@ -113,10 +124,10 @@ class LaneStrings {
   }
 
   // Pools chains of the given sizes; counts[r] is the number of groups. Returns the bits of unreliable
-  // chains: those that took too long, or whose sums are too large.
-  uint32_t run(const float* sizes, const float* lam, int* counts) {
+  // chains: those that took too long, whose sums are too large, or in which slopes within the margin decided.
+  uint32_t run(const float* sizes, const float* lam, const float* margin, int* counts) {
     std::memset(counts, 0, lanes<float> * sizeof(int));
-    LanePieces pieces(load(sizes), load(lam));
+    LanePieces pieces(load(sizes), load(lam), load(margin));
     uint32_t active = pieces.unfinished(), unsure = 0;
     for (int64_t rounds = budget(sizes); active && rounds > 0; --rounds) {
       V scores[piece<float>];

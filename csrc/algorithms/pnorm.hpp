@@ -17,25 +17,42 @@
 
 namespace regmax::REGMAX_ISA {
 
+// The threshold is irrational: a score this close to it, relative to Z, counts as equal to it.
+constexpr double tie = 8 * 2.3e-16;
+
+// A sum of positive numbers with the rounding of one addition.
+struct CarefulSum {
+  double total = 0, rest = 0;
+
+  void add(double value) {
+    const double term = value + rest, sum = total + term;
+    rest = term - (sum - total);
+    total = sum;
+  }
+};
+
 struct PowerSums {
   double log_g, slope;  // log g and s at one Z
 };
 
 // The powers w^(q-1), written to `powers`, and their sums, at Z; x relative to its maximum, all above -1.
-inline PowerSums power_sums(const double* x, int64_t m, double largest, double q, double* powers) {
-  double a = 0, b = 0, c = 0;
+inline PowerSums power_sums(const double* x, int64_t m, double largest, double p, double* powers) {
+  const double q = p / (p - 1), exponent = 1 / (p - 1);  // q - 1, of which a large q would have fewer digits
+  CarefulSum a, b;
+  double c = 0;
   for (int64_t i = 0; i < m; ++i) {
-    const double w = (x[i] + largest) / largest;
+    // log1p keeps the digits of scores near the maximum, which a large q needs.
+    const double ratio = x[i] / largest, w = 1 + ratio;
     powers[i] = 0;
-    if (w <= 0) continue;
-    const double power = std::pow(w, q - 2);
-    powers[i] = power * w;
-    a += powers[i];
-    b += powers[i] * w;
-    c += power;
+    if (w <= tie) continue;
+    powers[i] = std::exp(exponent * std::log1p(ratio));
+    a.add(powers[i]);
+    b.add(powers[i] * w);
+    c += powers[i] / w;
   }
-  const double log_g = std::log(largest * a) + (2 - q) / q * std::log(b);
-  return {log_g, (q - 1) * c / a + (2 - q) * a / b};
+  // The logarithm of a product near 1, which has more digits than a sum of large logarithms.
+  const double log_g = std::log(largest * a.total * std::pow(b.total, (2 - q) / q));
+  return {log_g, (q - 1) * c / a.total + (2 - q) * a.total / b.total};
 }
 
 // log Z by Newton's method; evaluate(u) gives the sums at log Z = u. A step that leaves the bracket, or is
@@ -62,9 +79,11 @@ inline double find_log_largest(int64_t m, double q, const Evaluate& evaluate) {
 // The weights of m scores, relative to their maximum and above -1; lower scores have none.
 inline void sqpnorm_weights(const double* x, int64_t m, double p, double* y) {
   const double q = p / (p - 1);
-  const auto evaluate = [&](double u) { return power_sums(x, m, std::exp(u), q, y); };
+  const auto evaluate = [&](double u) { return power_sums(x, m, std::exp(u), p, y); };
   evaluate(find_log_largest(m, q, evaluate));
-  normalise(y, m);
+  CarefulSum sum;
+  for (int64_t i = 0; i < m; ++i) sum.add(y[i]);
+  for (int64_t i = 0; i < m; ++i) y[i] /= sum.total;
 }
 
 }  // namespace regmax::REGMAX_ISA

@@ -87,22 +87,26 @@ inline int64_t find_ends(T* sorted, int64_t m, double lam, int64_t* ends) {
 template <class T>
 class SortedBlocks {
  public:
-  // `candidates` are relative to the maximum; w.v, w.space, w.y and w.ends are overwritten.
-  SortedBlocks(const T* candidates, int64_t m, double lam, Workspace& w)
-      : candidates_(candidates), m_(m), lam_(lam), w_(w), sorted_(reinterpret_cast<T*>(w.v)), sums_(w.space) {
-    std::memcpy(sorted_, candidates, static_cast<std::size_t>(m) * sizeof(T));
+  // The m scores have the maximum `top`; w.v, w.space, w.y and w.ends are overwritten.
+  SortedBlocks(const T* scores, int64_t m, T top, double lam, double gamma, double margin, Workspace& w)
+      : scores_(scores), m_(m), lam_(lam), margin_(margin), w_(w), sorted_(reinterpret_cast<T*>(w.v)), sums_(w.space) {
+    std::memcpy(sorted_, scores, static_cast<std::size_t>(m) * sizeof(T));
     sort_row(sorted_, m, reinterpret_cast<T*>(w.y));
-    prefix_sums(sorted_, m, sums_, [](Vec<double> v, int64_t) { return v; });
-    ends_ = find_ends(sorted_, m, lam, w.ends);
+    const Vec<double> tops = splat(static_cast<double>(top)), inverse = splat(1 / gamma);
+    prefix_sums(sorted_, m, sums_, [&](Vec<double> v, int64_t) { return (v - tops) * inverse; });
+    ends_ = find_ends(sorted_, m, lam * gamma, w.ends);
     best_ = best_end();
   }
 
   double tau() const { return best_.tau; }
 
-  void write_weights(double* y) {
+  // Returns whether rounding decided nothing.
+  bool write_weights(double* y) {
     const IsotonicSpace space(w_.pooling, m_);
     const int64_t count = pool(space.blocks);
     const double tau = (best_.sum - 1) / static_cast<double>(best_.length);
+    const bool sure = is_sure(space.blocks, count) && space.blocks[count - 1].mean() - tau > margin_ &&
+                      best_.tau - best_.after > margin_;
     // The weights of the blocks, and 0 for the scores after the prefix, replace the prefix sums.
     double total = 0;
     for (int64_t j = 0; j < count; ++j) {
@@ -115,37 +119,45 @@ class SortedBlocks {
     const Levels<T> levels(sorted_, count + (after > 0),
                            [&](int64_t j) { return j < count ? space.blocks[j].count : after; });
     for (int64_t k = 0; k < m_; ++k) y[k] = sums_[levels.common()];
-    levels.find_others(candidates_, m_, [&](int64_t k, int64_t level) { y[k] = sums_[level]; });
+    levels.find_others(scores_, m_, [&](int64_t k, int64_t level) { y[k] = sums_[level]; });
+    return sure;
   }
 
  private:
   Prefix best_end() const {
-    Prefix best{0, 0, -HUGE_VAL};
-    for (int64_t i = 0; i < ends_; ++i) {
-      const int64_t k = w_.ends[i];
-      const double tau = (sums_[k] - 1) / static_cast<double>(k) + lam_ * static_cast<double>(k + 1) / 2;
-      if (tau >= best.tau) best = {k, sums_[k], tau};
-    }
+    Prefix best = no_prefix;
+    for (int64_t i = 0; i < ends_; ++i) best.add(w_.ends[i], sums_[w_.ends[i]], lam_);
     return best;
   }
 
-  // Pools the atoms of the best prefix, with weights centred on it (isotonic.hpp).
+  // The atom of scores begin to end, with weights centred on the best prefix (isotonic.hpp).
+  Block atom(int64_t begin, int64_t end) const {
+    const double place = static_cast<double>(begin + end - best_.length) / 2;
+    return {sums_[end] - sums_[begin] + lam_ * place * static_cast<double>(end - begin), end - begin};
+  }
+
+  // Pools the atoms of the best prefix.
   int64_t pool(Block* blocks) const {
-    const double middle = static_cast<double>(best_.length + 1) / 2;
     int64_t count = 0, begin = 0;
-    for (int64_t i = 0; begin < best_.length; ++i) {
-      const int64_t end = w_.ends[i], size = end - begin;
-      const double place = static_cast<double>(begin + 1 + end) / 2 - middle;
-      const double sum = sums_[end] - sums_[begin] + lam_ * place * static_cast<double>(size);
-      count = push_block(blocks, count, {sum, size});
-      begin = end;
+    for (int64_t i = 0; begin < best_.length; begin = w_.ends[i++]) {
+      count = push_block(blocks, count, atom(begin, w_.ends[i]));
     }
     return count;
   }
 
-  const T* candidates_;
+  bool is_sure(const Block* blocks, int64_t count) const {
+    int64_t begin = 0, i = 0;
+    return is_certain(blocks, count, margin_, [&](const Block& block, const auto& visit) {
+      for (const int64_t end = begin + block.count; begin < end; begin = w_.ends[i++]) {
+        const Block part = atom(begin, w_.ends[i]);
+        visit(part.sum, part.count);
+      }
+    });
+  }
+
+  const T* scores_;
   int64_t m_;
-  double lam_;
+  double lam_, margin_;
   Workspace& w_;
   T* sorted_;
   double* sums_;

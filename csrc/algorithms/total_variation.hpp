@@ -14,6 +14,7 @@
 // goes first, and gives up early if it is slow.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "algorithms/taut_string.hpp"
@@ -118,11 +119,34 @@ inline void fill_segments(const double* x, int64_t m, double lam, const uint8_t*
   }
 }
 
-// z and joined for one chain of m >= 1 scores; `rises` is scratch for m signs.
-inline void prox_tv(const double* x, int64_t m, double lam, TvSpace space, double* z, uint8_t* joined, int8_t* rises) {
+// Whether the solution is certain: segments differ by more than the margin, in the direction that was found,
+// and within a segment the dual, the sum of x - z, stays away from its bounds.
+inline bool is_certain(const double* x, const double* z, int64_t m, double lam, double margin, const uint8_t* joined,
+                       const int8_t* rises) {
+  double dual = 0, size = 0;
+  int64_t count = 0;
+  for (int64_t i = 0; i + 1 < m; ++i) {
+    dual += x[i] - z[i];
+    size += std::fabs(x[i]) + std::fabs(z[i]);
+    ++count;
+    if (!joined[i + 1]) {
+      if (!((z[i + 1] - z[i]) * rises[i + 1] > margin)) return false;
+      dual = -lam * rises[i + 1];
+      size = count = 0;
+    } else if (!(std::fabs(dual) < lam - static_cast<double>(count + 8) * 2.3e-16 * (size + lam))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// z and joined for one chain of m >= 1 scores; `rises` is scratch for m signs. Returns whether rounding made
+// no decision, up to a margin between values.
+inline bool prox_tv(const double* x, int64_t m, double lam, double margin, TvSpace space, double* z, uint8_t* joined,
+                    int8_t* rises) {
   if (lam == 0) {
     for (int64_t i = 0; i < m; ++i) z[i] = x[i], joined[i] = 0;
-    return;
+    return true;
   }
   double low = x[0], high = x[0];
   for (int64_t i = 1; i < m; ++i) low = smaller(low, x[i]), high = larger(high, x[i]);
@@ -134,6 +158,7 @@ inline void prox_tv(const double* x, int64_t m, double lam, TvSpace space, doubl
     if (!follow_taut_string(x, m, lam, joined, rises)) find_joined(x, m, lam, space, joined, rises);
   }
   fill_segments(x, m, lam, joined, rises, z);
+  return is_certain(x, z, m, lam, margin, joined, rises);
 }
 
 }  // namespace regmax::REGMAX_ISA

@@ -49,8 +49,15 @@ struct Fusedmax : HasLam {
         p.x[k] = add_where(has_bit(left, k), p.x[k], -lam);
         p.x[k] = add_where(has_bit(right, k), p.x[k], -lam);
       }
-      LaneChains<T>(p.x, p.count, load_integers<T>(adjacent_), lam).pool(y);
-      return lane_project<T>(y, p.count, y);
+      LaneChains<T> chains(p.x, p.count, load_integers<T>(adjacent_), lam);
+      chains.pool(y);
+      const Vec<T> size = lam * 4 - p.cuts;  // of scores less lam
+      uint32_t unsure = chains.find_doubtful(y, lane_doubt<T>(size) * 2);
+      unsure |= lane_project<T>(y, p.count, y, size);
+      // Weights smaller than lam would have lost digits in it.
+      Vec<T> largest = y[0];
+      for (int k = 1; k < p.count; ++k) largest = larger(largest, y[k]);
+      return unsure | bits(greater(lam, largest * T(1.5)));
     }
 
     // Adjacent candidates of equal weight.
@@ -93,17 +100,23 @@ struct Fusedmax : HasLam {
   // --- Scalar tier ---
   template <class T>
   static void map(ScalarRow<T>& row, double lam) {
-    if (lam > 0 && is_one_segment(row, lam)) return row.spread_evenly();
-    row.choose_above(T(-1));
-    if (lam == 0) return row.project(row.w.x);
+    if (lam == 0) return row.map_sparsemax();
+    if (is_one_segment(row, lam)) return row.spread_evenly();
+    row.choose_above(-1);
     const double tau = simplex_threshold(row.w.x, row.count, row.w.space);
-    row.choose_above(static_cast<T>(tau - 4 * lam) - 16 * rounding<T>);
-    pool_chains(row, lam);
+    row.choose_above(tau - 4 * lam - doubt(row.m, 1 + lam));
+    const double margin = doubt(row.count, 1 + 4 * lam);
+    bool is_sure = pool_chains(row, lam, margin);
     double* const z = row.w.v;
     double top = z[0];
     for (int64_t k = 1; k < row.count; ++k) top = larger(top, z[k]);
     for (int64_t k = 0; k < row.count; ++k) z[k] -= top;
-    row.project(z);
+    is_sure = row.project(z, margin) && is_sure;
+    if (row.is_final(is_sure)) return;
+    find_edges(row, row.w.joined);
+    row.restore_scores();
+    row.solve_again(is_sure, lam,
+                    [&](auto& exact) { return exact.pool_chains([&](int64_t k) { return row.w.joined[k]; }); });
   }
 
   // --- Jacobian product ---
@@ -165,47 +178,68 @@ struct Fusedmax : HasLam {
   }
 
  private:
-  // No partial sum of x - mean exceeds lam: the whole row is one segment.
+  // No partial sum of x - mean comes near lam: the whole row is one segment.
   template <class T>
   static bool is_one_segment(const ScalarRow<T>& row, double lam) {
+    const double bound = lam * row.gamma;
     double total[1] = {};
     sum_terms<T>(row.m, total,
                  [&](int64_t i, Vec<T>* s) { s[0] += load_left(row.x + i, row.m - i, row.top) - splat(row.top); });
     const double mean = total[0] / static_cast<double>(row.m);
-    double sum = 0, largest = 0, smallest = 0;
+    double sum = 0, largest = 0, smallest = 0, size = 0;
     for (int64_t i = 0; i + 1 < row.m; ++i) {
-      sum += static_cast<double>(row.x[i] - row.top) - mean;
+      const double score = static_cast<double>(row.x[i] - row.top) - mean;
+      sum += score;
+      size += std::fabs(score);
       largest = larger(sum, largest);
       smallest = smaller(sum, smallest);
-      if (i % 64 == 63 && (largest > lam || smallest < -lam)) return false;
+      if (i % 64 == 63 && (largest > bound || smallest < -bound)) return false;
     }
-    return largest <= lam && smallest >= -lam;
+    // Scores less the maximum are rounded to T, and so is the mean.
+    const double margin = 4 * static_cast<double>(rounding<T>) * static_cast<double>(row.m) * (size - mean);
+    return largest < bound - margin && smallest > margin - bound;
   }
 
-  // Pools every chain of adjacent candidates into w.v.
-  template <class T>
-  static void pool_chains(ScalarRow<T>& row, double lam) {
+  // Calls visit(begin, end, last) for every chain of adjacent candidates begin to end, the last of which is
+  // at position `last`.
+  template <class T, class Visit>
+  static void for_chains(const ScalarRow<T>& row, const Visit& visit) {
     int64_t begin = 0, k = 0, before = -2;
     for (int64_t word = 0; word < words_of(row.m); ++word) {
       for (uint64_t rest = row.w.chosen[word]; rest; rest &= rest - 1, ++k) {
         const int64_t i = word * 64 + __builtin_ctzll(rest);
         if (k > 0 && i != before + 1) {
-          pool_chain(row, begin, k, before, lam);
+          visit(begin, k, before);
           begin = k;
         }
         before = i;
       }
     }
-    pool_chain(row, begin, k, before, lam);
+    visit(begin, k, before);
   }
 
-  // Candidates begin to end, the last of which is at position `last`.
+  // Pools every chain into w.v; returns whether rounding decided nothing.
   template <class T>
-  static void pool_chain(ScalarRow<T>& row, int64_t begin, int64_t end, int64_t last, double lam) {
+  static bool pool_chains(ScalarRow<T>& row, double lam, double margin) {
+    bool is_sure = true;
     Workspace& w = row.w;
-    if (last >= end - begin) w.x[begin] -= lam;
-    if (last + 1 < row.m) w.x[end - 1] -= lam;
-    prox_tv(w.x + begin, end - begin, lam, TvSpace(w.pooling, end - begin), w.v + begin, w.joined, w.rises);
+    for_chains(row, [&](int64_t begin, int64_t end, int64_t last) {
+      if (last >= end - begin) w.x[begin] -= lam;
+      if (last + 1 < row.m) w.x[end - 1] -= lam;
+      is_sure &= prox_tv(w.x + begin, end - begin, lam, margin, TvSpace(w.pooling, end - begin), w.v + begin, w.joined,
+                         w.rises);
+    });
+    return is_sure;
+  }
+
+  // The edges of the chains, as ExactRow::pool_chains reads them.
+  template <class T>
+  static void find_edges(const ScalarRow<T>& row, uint8_t* edges) {
+    std::fill_n(edges, row.count, uint8_t{0});
+    for_chains(row, [&](int64_t begin, int64_t end, int64_t last) {
+      edges[begin] = static_cast<uint8_t>(1 | (last >= end - begin ? 2 : 0));
+      edges[end - 1] |= static_cast<uint8_t>(last + 1 < row.m ? 4 : 0);
+    });
   }
 
   // Each segment's mean minus the mean of all, zeros off the support. A segment ends where the next begins

@@ -30,7 +30,7 @@ class WholeSegments {
       sizes[r] = static_cast<float>(lengths[r]);
     }
     if (!flat) return 0;
-    flat &= ~strings_.run(sizes, lam_, counts_);
+    flat &= ~strings_.run(sizes, lam_, margin_, counts_);
     pad_groups(sizes);
     return flat & ~project();
   }
@@ -55,7 +55,7 @@ class WholeSegments {
 
   // Copies a row relative to its mean if all its scores are above the cut (fusedmax.hpp), with the mean as
   // the lower bound of sparsemax's threshold. NaN and infinities fail the test.
-  bool copy_flat(const float* x, int64_t length, int r) const {
+  bool copy_flat(const float* x, int64_t length, int r) {
     if (length > LaneStrings::longest || !(lam_[r] > 0)) return false;
     const V first = splat(x[0]);
     V high = first, low = first, sum{};
@@ -73,6 +73,8 @@ class WholeSegments {
       store<float>(copy + i, load_left(x + i, length - i, x[0]) - first - splat(mean));
     }
     store<float>(copy + length, V{});
+    const float spread = max_lanes<float>(larger(high - first, first - low));
+    margin_[r] = 6 * rounding<float> * (spread + lam_[r]);
     return true;
   }
 
@@ -114,17 +116,23 @@ class WholeSegments {
       return LaneTotals<float>{sum.total, count};
     });
     const V tau = threshold.tau;
+    V nearest = splat(-nothing<float>), before = nearest;  // to the threshold, or of two neighbours
     LaneSum<float> sum;
-    each_group([&](const float* values, V size) { sum.add(larger(load(values) - tau, zero) * size); });
+    each_group([&](const float* values, V size) {
+      const V z = load(values);
+      nearest = smaller(smaller(absolute<float>(z - tau), absolute<float>(z - before)), nearest);
+      before = select(greater(splat(nothing<float> / 2), z), splat(-nothing<float>), z);
+      sum.add(larger(z - tau, zero) * size);
+    });
     const V factor = one / sum.total;
     each_group([&](float* values, V) { store<float>(values, larger(load(values) - tau, zero) * factor); });
-    return threshold.unsettled;
+    return threshold.unsettled | doubtful<float>(nearest, load(margin_) * 2);
   }
 
   Workspace& w_;
   LaneGroups groups_;
   LaneStrings strings_;
-  float lam_[lanes<float>];
+  float lam_[lanes<float>], margin_[lanes<float>] = {};
   int counts_[lanes<float>];
   int most_ = 1;
 };

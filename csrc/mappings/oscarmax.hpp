@@ -33,7 +33,9 @@ struct Oscarmax : HasLam {
       return larger(tau - p.theta * splat(T(0.75) * max_candidates), low);
     }
 
+    // False for uniform rows, which the scalar tier recognises.
     bool add_row(int r, const ScreenedRow<T>& row) {
+      if (row.count == row.length && is_one_cluster(row.x, row.length, row.top, row.theta)) return false;
       low_count_[r] = static_cast<T>(count_above(row.x, row.length, row.top, low_cut_[r]));
       return true;
     }
@@ -45,6 +47,10 @@ struct Oscarmax : HasLam {
       sort_lanes<T>(p.x, count, sorted);
       const LanePrefix<T> prefix = lane_best_prefix<T>(sorted, count, lam);
       lane_pool_sorted<T>(sorted, prefix, lam, w);
+      const Vec<T> margin = lane_doubt<T>(lam * splat(T(2 * max_candidates)) - p.cuts);
+      uint32_t unsure = lane_doubtful_blocks<T>(sorted, prefix, lam, w, margin);
+      // Weights far smaller than the penalty's terms would have lost digits in them.
+      unsure |= bits(greater(lam * prefix.length, (w[0] - prefix.tau) * 8));
       for (int a = 0; a < prefix.longest; ++a) {
         const Where<T> inside = greater(prefix.length, splat(T(a)));
         w[a] = select(inside, larger(w[a] - prefix.tau, zero), zero);
@@ -59,7 +65,7 @@ struct Oscarmax : HasLam {
         for (int k = 0; k < count; ++k) y[k] = select(inside & equal(p.x[k], sorted[a]), w[a], y[k]);
       }
       read_marks(y, count);
-      return bits(greater(least_tau(p), prefix.tau + prefix.centre));
+      return unsure | bits(greater(least_tau(p) + margin, prefix.tau + prefix.centre));
     }
 
     uint64_t joined(int r, const T*) const { return static_cast<uint64_t>(joined_[r]); }
@@ -107,16 +113,13 @@ struct Oscarmax : HasLam {
   // --- Scalar tier ---
   template <class T>
   static void map(ScalarRow<T>& row, double lam) {
-    if (lam == 0) {
-      row.choose_above(T(-1));
-      return row.project(row.w.x);
-    }
-    if (is_one_cluster(row, lam)) return row.spread_evenly();
+    if (lam == 0) return row.map_sparsemax();
+    if (is_one_cluster(row.x, row.m, row.top, lam * row.gamma)) return row.spread_evenly();
     for (double bound = -1;;) {
-      row.choose_above(static_cast<T>(bound));
-      const double tau = try_candidates(row, lam, static_cast<double>(static_cast<T>(bound)));
+      row.choose_above(bound);
+      const double tau = try_candidates(row, lam, bound);
       if (tau == HUGE_VAL) return;
-      bound = tau - lam * (static_cast<double>(row.m) + 1);
+      bound = tau - lam * (static_cast<double>(row.m) + 1) - 4 * margin_of(row, lam);
     }
   }
 
@@ -182,28 +185,49 @@ struct Oscarmax : HasLam {
  private:
   // max - min <= lam m / 2: the whole row is one cluster (isotonic.hpp).
   template <class T>
-  static bool is_one_cluster(const ScalarRow<T>& row, double lam) {
-    Vec<T> low = splat(row.top);
-    for (int64_t i = 0; i < row.m; i += lanes<T>) low = smaller(load_left(row.x + i, row.m - i, row.top), low);
-    const double range = static_cast<double>(row.top) + static_cast<double>(max_lanes<T>(-low));
-    return range <= lam * static_cast<double>(row.m) / 2;
+  static bool is_one_cluster(const T* x, int64_t m, T top, double lam) {
+    Vec<T> low = splat(top);
+    for (int64_t i = 0; i < m; i += lanes<T>) low = smaller(load_left(x + i, m - i, top), low);
+    const double range = static_cast<double>(top) + static_cast<double>(max_lanes<T>(-low));
+    return range <= lam * static_cast<double>(m) / 2 * (1 - 1e-15);
+  }
+
+  template <class T>
+  static double margin_of(const ScalarRow<T>& row, double lam) {
+    const double m = static_cast<double>(row.m);
+    return doubt(row.m, 1 + lam * m) * (1 + m / 8);  // prefix sums are as large as the row is long
   }
 
   // Writes the weights and returns HUGE_VAL if the candidates decide the row; otherwise returns a lower bound
   // of its threshold. By value, in float32: the prefix sums of sorted scores are exact enough in double.
   template <class T>
   static double try_candidates(ScalarRow<T>& row, double lam, double bound) {
+    const double margin = margin_of(row, lam);
     if (sizeof(T) == sizeof(float) && row.count > few_scores) {
-      const T* const candidates = static_cast<const T*>(row.w.candidates);
-      return finish(row, SortedBlocks<T>(candidates, row.count, lam, row.w), lam, bound);
+      return finish(row, SortedBlocks<T>(row.chosen_scores(), row.count, row.top, lam, row.gamma, margin, row.w), lam,
+                    bound);
     }
-    return finish(row, RankedScores(row.w.x, row.count, lam, IsotonicSpace(row.w.pooling, row.m)), lam, bound);
+    return finish(row, RankedScores(row.w.x, row.count, lam, margin, IsotonicSpace(row.w.pooling, row.m)), lam, bound);
   }
   template <class T, class Scores>
   static double finish(ScalarRow<T>& row, Scores scores, double lam, double bound) {
-    if (!is_decided(scores.tau(), bound, row.count, row.m, lam)) return scores.tau();
-    scores.write_weights(row.w.y);
+    if (!is_decided(scores.tau(), bound, row.count, row.m, lam, margin_of(row, lam))) return scores.tau();
+    const bool is_sure = scores.write_weights(row.w.y);
+    if (!row.is_final(is_sure)) solve_again(row, is_sure, lam);
     return HUGE_VAL;
+  }
+
+  template <class T>
+  static void solve_again(ScalarRow<T>& row, bool is_sure, double lam) {
+    const T* const scores = row.chosen_scores();
+    Ranked* const ranked = IsotonicSpace(row.w.pooling, row.m).ranked;
+    for (int64_t k = 0; k < row.count; ++k) ranked[k] = {static_cast<double>(scores[k]), k};
+    sort_decreasing(ranked, row.count);
+    for (int64_t k = 0; k < row.count; ++k) row.w.x[k] = ranked[k].value;
+    if (!row.solve_again(is_sure, lam, [](auto& exact) { return exact.pool_sorted(), true; })) return;
+    double* const y = row.w.space;
+    std::copy_n(row.w.y, row.count, y);
+    for (int64_t k = 0; k < row.count; ++k) row.w.y[ranked[k].position] = y[k];
   }
 
   // Averages w.v over the groups of equal weights.

@@ -1,6 +1,7 @@
 // The proximal operators, kernels without a simplex: every kept position takes part, and every row is scalar.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -16,6 +17,29 @@ struct Proximal : HasLam {
   static bool fits_products(double, bool) { return false; }
   template <class T>
   static constexpr Whole whole = Whole::no;
+
+ protected:
+  template <class T>
+  static double largest_size(const ScalarRow<T>& row) {
+    double size = 0;
+    for (int64_t i = 0; i < row.m; ++i) size = larger(size, std::fabs(row.w.x[i]));
+    return size;
+  }
+
+  // As ScalarRow::solve_again, but without a projection. The largest numbers are for integers.
+  template <class T, class Pool>
+  static bool solve_again(ScalarRow<T>& row, bool is_sure, double lam, bool clamped, const Pool& pool) {
+    const ExactScores scores{row.w.x, row.m, 0, lam, row.gamma};
+    const auto solve = [&](auto& exact) {
+      if (!pool(exact)) return false;
+      exact.write_means(row.w.y, clamped);
+      return true;
+    };
+    if constexpr (sizeof(T) == sizeof(double)) {
+      if (is_sure && largest_size(row) < 1e100) return with_accurate_row(scores, solve);
+    }
+    return with_exact_row(scores, solve);
+  }
 };
 
 // prox_tv1d: argmin 1/2 |z - x|^2 + lam sum |z_{i+1} - z_i|. J averages over segments.
@@ -25,8 +49,13 @@ struct ProxTv1d : Proximal {
   template <class T>
   static void map(ScalarRow<T>& row, double lam) {
     Workspace& w = row.w;
-    row.choose_all();
-    prox_tv(w.x, row.m, lam, TvSpace(w.pooling, row.m), w.y, w.joined, w.rises);
+    row.choose_unshifted();
+    const double margin = doubt(row.m, largest_size(row) + lam);
+    const bool is_sure = prox_tv(w.x, row.m, lam, margin, TvSpace(w.pooling, row.m), w.y, w.joined, w.rises);
+    if (row.is_final(is_sure) || lam == 0) return;
+    for (int64_t i = 0; i < row.m; ++i) w.x[i] = static_cast<double>(row.x[i]);
+    solve_again(row, is_sure, lam, false,
+                [&](auto& exact) { return exact.pool_chains([](int64_t k) { return k == 0 ? 1 : 0; }); });
   }
   template <class T>
   static void multiply(const CompactedRow<T>& row, double lam, Workspace& w) {
@@ -42,16 +71,33 @@ struct ProxOscar : Proximal {
 
   template <class T>
   static void map(ScalarRow<T>& row, double lam) {
-    row.choose_all();
+    Workspace& w = row.w;
+    row.choose_unshifted();
+    const IsotonicSpace space(w.pooling, row.m);
     const auto weight = [&](int64_t k) { return lam * static_cast<double>(row.m - 1 - k); };
-    prox_owl(row.w.x, row.m, weight, IsotonicSpace(row.w.pooling, row.m), row.w.y);
+    const double margin = doubt(row.m, largest_size(row) + weight(0));
+    const bool is_sure = prox_owl(w.x, row.m, weight, space, margin, w.y);
+    if (row.is_final(is_sure) || lam == 0) return;
+    for (int64_t i = 0; i < row.m; ++i) space.ranked[i] = {std::fabs(static_cast<double>(row.x[i])), i};
+    sort_decreasing(space.ranked, row.m);
+    for (int64_t k = 0; k < row.m; ++k) w.x[k] = space.ranked[k].value;
+    if (!solve_again(row, is_sure, lam, true, [](auto& exact) { return exact.pool_sorted(), true; })) return;
+    std::copy_n(w.y, row.m, w.space);
+    for (int64_t k = 0; k < row.m; ++k) {
+      const int64_t i = space.ranked[k].position;
+      w.y[i] = w.space[k] > 0 ? std::copysign(w.space[k], static_cast<double>(row.x[i])) : 0;
+    }
   }
   template <class T>
   static void multiply(const CompactedRow<T>& row, double lam, Workspace& w) {
     if (lam == 0) return;
     widen(row, w);
     average_equal_sizes(w.v, w.x, row.m, IsotonicSpace(w.pooling, row.m).ranked);
-    for (int64_t i = 0; i < row.m; ++i) w.v[i] = w.x[i] == 0 ? 0 : w.v[i];
+    // The smallest number has no penalty: a zero that is the only one moves with its score.
+    const bool is_free = std::count(w.x, w.x + row.m, 0.0) == 1;
+    for (int64_t i = 0; i < row.m; ++i) {
+      if (w.x[i] == 0) w.v[i] = is_free ? static_cast<double>(row.v[i]) : 0;
+    }
     narrow(row, w);
   }
 };

@@ -36,6 +36,7 @@ struct Sparsemax : JoinsNothing {
   template <class T>
   struct Moments {
     static constexpr int powers = 1;
+    static constexpr bool is_exact = true;  // scores near the threshold are left to exact arithmetic
 
     static Vec<T> guess(const Vec<T>* maxima, bool is_short) {
       return lane_threshold<T>(maxima, lanes<T>, splat(T(-1)), is_short ? 2 : 3).tau;
@@ -56,8 +57,7 @@ struct Sparsemax : JoinsNothing {
   // --- Scalar tier ---
   template <class T>
   static void map(ScalarRow<T>& row, double) {
-    row.choose_above(T(-1));
-    row.project(row.w.x);
+    row.map_sparsemax();
   }
 
   // --- Jacobian product ---

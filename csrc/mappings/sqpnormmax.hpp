@@ -137,6 +137,7 @@ struct Sqpnormmax : JoinsNothing {
   template <class T>
   struct Moments {
     static constexpr int powers = 3;
+    static constexpr bool is_exact = false;  // the threshold is irrational
 
     static Vec<T> guess(const Vec<T>* maxima, bool) {
       Vec<T> tau = splat(T(-1));
@@ -176,8 +177,8 @@ struct Sqpnormmax : JoinsNothing {
   // --- Scalar tier ---
   template <class T>
   static void map(ScalarRow<T>& row, double p) {
-    row.choose_above(T(-1));
-    if (p == 2) return row.project(row.w.x);
+    if (p == 2) return row.map_sparsemax();
+    row.choose_above(-1);
     sqpnorm_weights(row.w.x, row.count, p, row.w.y);
   }
 

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
+#include "algorithms/exact.hpp"
 #include "algorithms/simplex.hpp"
 #include "algorithms/workspace.hpp"
 #include "runtime/tuning.hpp"
@@ -39,7 +41,7 @@ template <class T>
 struct ScreenedRow {
   const T* x;
   int64_t length;
-  T top;
+  T top, theta;
   const uint64_t* words;  // the bits of the candidates
   int count;
   bool may_have_deleted;  // false if no score is -inf
@@ -54,33 +56,86 @@ struct PlainLanes {
 
 // --- The scalar tier: one row, in double ---
 
+// How far rounding may move the mean of some of m numbers of the given size. Decisions by less than this are
+// left to exact arithmetic.
+inline double doubt(int64_t m, double size) { return static_cast<double>(m + 32) * 2.3e-16 * size; }
+
 // A row of m >= 1 finite scores without gaps. A mapping chooses candidates, whose scores relative to the
-// maximum are then w.x and whose bits are w.chosen, and writes their weights to w.y.
+// maximum, in units of gamma, are then w.x and whose bits are w.chosen, and writes their weights to w.y.
 template <class T>
 class ScalarRow {
  public:
-  ScalarRow(const T* scores, int64_t size, Workspace& workspace)
-      : x(scores), m(size), w(workspace), top(max_lanes<T>(lane_maxima(scores, size))) {}
+  ScalarRow(const T* scores, int64_t size, double gamma_, Workspace& workspace)
+      : x(scores), m(size), gamma(gamma_), w(workspace), top(max_lanes<T>(lane_maxima(scores, size))) {}
 
-  // The scores above the bound become the candidates.
-  void choose_above(T bound) {
-    T* const candidates = static_cast<T*>(w.candidates);
-    count = find_candidates(x, m, top, bound, m, candidates, w.chosen);
-    for (int64_t k = 0; k < count; ++k) w.x[k] = static_cast<double>(candidates[k]);
+  // The scores above the (negative) bound become the candidates. Rounding may add some, but misses none.
+  void choose_above(double bound) {
+    constexpr double largest = std::numeric_limits<T>::max(), least = std::numeric_limits<T>::min();
+    const double cut = smaller(bound * gamma * (1 + 8 * static_cast<double>(rounding<T>)), -least);
+    if (!(cut > -largest / 2)) return choose_all();
+    count = find_candidates(x, m, top, static_cast<T>(cut), m, candidates(), w.chosen);
+    if (count < m) compact_row(x, w.chosen, m, candidates());
+    read_candidates();
+  }
+
+  void choose_all() {
+    set_all(w.chosen, m);
+    count = m;
+    read_candidates();
   }
 
   // All scores, as they are: for proximal operators, which have no threshold.
-  void choose_all() {
+  void choose_unshifted() {
     set_all(w.chosen, m);
-    for (int64_t i = 0; i < m; ++i) w.x[i] = static_cast<double>(x[i]);
+    for (int64_t i = 0; i < m; ++i) w.x[i] = static_cast<double>(x[i]) / gamma;
     count = m;
   }
 
-  // y = (z - tau)_+ for z with maximum 0.
-  void project(const double* z) {
+  // The candidates' scores as the row has them.
+  const T* chosen_scores() const { return count < m ? candidates() : x; }
+
+  // y = (z - tau)_+ for z with maximum 0; returns whether no z is as close to tau as `margin`.
+  bool project(const double* z, double margin) {
     const double tau = simplex_threshold(z, count, w.space);
-    for (int64_t k = 0; k < count; ++k) w.y[k] = larger(z[k] - tau, 0);
+    double nearest = HUGE_VAL;
+    for (int64_t k = 0; k < count; ++k) {
+      nearest = smaller(nearest, std::fabs(z[k] - tau));
+      w.y[k] = larger(z[k] - tau, 0);
+    }
     normalise(w.y, count);
+    return nearest > margin;
+  }
+
+  // The weights of the candidates again, in exact arithmetic unless rounding decided nothing (`is_sure`):
+  // then float32 weights are final, and float64 weights only need more digits. w.x holds the scores as the
+  // row has them, and pool(row) pools an ExactRow. Returns false if memory is exhausted; then the rounded
+  // weights stay.
+  template <class Pool>
+  bool solve_again(bool is_sure, double lam, const Pool& pool) {
+    const ExactScores scores{w.x, count, static_cast<double>(top), lam, gamma};
+    const auto solve = [&](auto& row) {
+      if (!pool(row)) return false;
+      row.write_weights(w.y);
+      return true;
+    };
+    if constexpr (sizeof(T) == sizeof(double)) {
+      if (is_sure) return with_accurate_row(scores, solve);
+    }
+    return with_exact_row(scores, solve);
+  }
+  // Whether weights solved in double are rounded finally to T.
+  static bool is_final(bool is_sure) { return is_sure && sizeof(T) == sizeof(float); }
+
+  void restore_scores() {
+    for (int64_t k = 0; k < count; ++k) w.x[k] = static_cast<double>(chosen_scores()[k]);
+  }
+
+  void map_sparsemax() {
+    choose_above(-1);
+    const bool is_sure = project(w.x, doubt(count, 1));
+    if (is_final(is_sure)) return;
+    restore_scores();
+    solve_again(is_sure, 0, [](auto& row) { return row.pool_nothing(), true; });
   }
 
   void spread_evenly() {
@@ -92,10 +147,21 @@ class ScalarRow {
 
   const T* x;
   int64_t m;
+  double gamma;
   Workspace& w;
   T top;
   int64_t count = 0;
   bool is_uniform = false;
+
+ private:
+  T* candidates() const { return static_cast<T*>(w.candidates); }
+
+  // Halves, so that the difference of the largest numbers does not overflow.
+  void read_candidates() {
+    const T* const scores = chosen_scores();
+    const double half = static_cast<double>(top) / 2;
+    for (int64_t k = 0; k < count; ++k) w.x[k] = (static_cast<double>(scores[k]) / 2 - half) / gamma * 2;
+  }
 };
 
 // The nonzero weights of one row and a direction v, both compacted; v is to be replaced by J v.

@@ -79,8 +79,8 @@ class LaneRows {
         count =
             static_cast<int>(find_candidates(rows.x[r], length, top_[r], cut_[r], max_candidates, values(r), words));
       for (int64_t i = words_of(length); i < row_words; ++i) words[i] = 0;
-      if (count > max_candidates ||
-          (count && !mapping_.add_row(r, {rows.x[r], length, top_[r], words, count, (deleted_ >> r & 1) != 0}))) {
+      if (count > max_candidates || (count && !mapping_.add_row(r, {rows.x[r], length, top_[r], rows.theta[r], words,
+                                                                    count, (deleted_ >> r & 1) != 0}))) {
         left |= 1u << r;
         count = 0;
       }

@@ -46,12 +46,7 @@ bool map_scalar_row(int r, Workspace& w, Out& out) {
     compact_row(x, w.kept, row.d, static_cast<T*>(w.compacted));
     x = static_cast<const T*>(w.compacted);
   }
-  if (row.gamma != 1) {
-    T* const divided = static_cast<T*>(w.compacted);
-    divide_row(x, kept, Mapping::on_simplex ? max_lanes<T>(lane_maxima(x, kept)) : T(0), row.gamma, divided);
-    x = divided;
-  }
-  ScalarRow<T> scores(x, kept, w);
+  ScalarRow<T> scores(x, kept, row.gamma, w);
   Mapping::map(scores, row.theta);
   T* const values = static_cast<T*>(w.candidates);
   for (int64_t k = 0; k < scores.count; ++k) values[k] = static_cast<T>(w.y[k]);

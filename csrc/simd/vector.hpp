@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -110,6 +111,11 @@ constexpr T rounding = sizeof(T) == 4 ? T(6e-8) : T(1.2e-16);
 #endif
 
 namespace regmax::REGMAX_ISA {
+
+template <class T>
+REGMAX_INLINE Vec<T> absolute(Vec<T> v) {
+  return (Vec<T>)((IntVec<T>)v & std::numeric_limits<Int<T>>::max());  // without the sign bit
+}
 
 // The first `count` lanes from p, the others `fill`.
 template <class T>

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from exact_cases import Case
 
-from regmax.kernels import reference
+from regmax.kernels import native, reference
 
 
 def by_reference(case: Case) -> np.ndarray:
@@ -25,6 +25,14 @@ def test_the_specification_has_no_fault() -> None:
             np.testing.assert_array_equal(case.weights[case.keep], expected)
 
 
+@pytest.mark.skipif(not native.available(), reason="the core was not built")
+@pytest.mark.parametrize("tier", exact_sweep.TIERS)
+def test_no_tier_of_the_core_has_a_fault(tier: str | None) -> None:
+    rng = np.random.default_rng(4)
+    for case in (exact_sweep.draw(rng, longest=200) for _ in range(250)):
+        assert exact_sweep.judge(case, exact_sweep.by_core(case, tier)) == [], case.name
+
+
 def test_faults_are_found() -> None:
     rng = np.random.default_rng(3)
     cases = [case for case in (exact_sweep.draw(rng, 60) for _ in range(200)) if case.kernel == "fusedmax"]
@@ -39,9 +47,9 @@ def test_faults_are_found() -> None:
 def test_the_sweep_counts_by_kernel_and_type(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(exact_sweep, "by_core", by_reference)
+    monkeypatch.setattr(exact_sweep, "by_core", lambda case, tier: by_reference(case))
     assert exact_sweep.main(["--rows", "20", "--longest", "9", "--only", "core"]) == 0
     assert "20 rows, seed 0: 0 faults" in capsys.readouterr().out
-    monkeypatch.setattr(exact_sweep, "by_core", lambda case: 0 * by_reference(case))
+    monkeypatch.setattr(exact_sweep, "by_core", lambda case, tier: 0 * by_reference(case))
     assert exact_sweep.main(["--rows", "20", "--longest", "9", "--only", "core"]) == 1
-    assert "core sqpnormmax float64 values" in capsys.readouterr().out
+    assert "core, any tier sqpnormmax float64 values" in capsys.readouterr().out

@@ -42,7 +42,10 @@ def expected_product(batch: Batch, z: Array, v: Array) -> Array:
     if batch.kernel == "prox_tv1d":
         return group_means(z, v, np.broadcast_to(np.arange(z.shape[1]), z.shape))
     order = np.argsort(-np.abs(z), axis=1, kind="stable")
-    return np.sign(z) * group_means(np.abs(z), np.sign(z) * v, order)
+    means = np.sign(z) * group_means(np.abs(z), np.sign(z) * v, order)
+    # The smallest number has no penalty: a zero that is the only one moves with its score.
+    is_free = (z == 0) & ((z == 0).sum(axis=1, keepdims=True) == 1)
+    return np.where(is_free, v, means)
 
 
 def faults(batch: Batch, rng: np.random.Generator) -> list[str]:

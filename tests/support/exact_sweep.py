@@ -1,6 +1,6 @@
-"""Random rows of every kind through the core and through tensor operations, judged by the exact specification.
+"""Random rows of every kind through each tier of the core and through tensor operations, judged by the specification.
 
-    python tests/support/exact_sweep.py --rows 100000 --seed 1
+    python tests/support/exact_sweep.py --rows 100000 --seed 1 --longest 3000
 
 Prints, for each implementation, kernel and type, how many rows have which fault, and the first rows of each.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import exact
@@ -30,6 +32,7 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "prox_oscar": (0.001, 0.01, 0.125),
 }
 KERNELS = ("sparsemax", *STRENGTHS)
+TIERS = (None, "lanes", "whole", "scalar")
 
 
 def draw(rng: np.random.Generator, longest: int) -> Case:
@@ -60,12 +63,16 @@ def _groups(kernel: str, x: Array, keep: Array, weights: Array) -> Array:
     return np.where((weights == 0) & (not kernel.startswith("prox")), 0, groups)
 
 
-def by_core(case: Case) -> Array:
+def by_core(case: Case, tier: str | None = None) -> Array:
     """All copies of the row, from calls with different numbers of rows."""
     results = []
-    for n in COPIES:
-        x, keep = np.tile(case.x, (n, 1)), np.tile(case.keep, (n, 1))
-        results.append(native.argmax(case.kernel, x, None if keep.all() else keep, case.theta))
+    native.force_tier(tier)
+    try:
+        for n in COPIES:
+            x, keep = np.tile(case.x, (n, 1)), np.tile(case.keep, (n, 1))
+            results.append(native.argmax(case.kernel, x, None if keep.all() else keep, case.theta))
+    finally:
+        native.force_tier(None)
     return np.concatenate(results)
 
 
@@ -99,12 +106,14 @@ def main(arguments: Any = None) -> int:
     parser.add_argument("--only", choices=("core", "tensors"), help="judge one implementation")
     parser.add_argument("--show", type=int, default=2, help="how many examples of each fault to name")
     options = parser.parse_args(arguments)
-    implementations = {"core": by_core, "tensors": by_tensors}
-    if options.only:
-        implementations = {options.only: implementations[options.only]}
+    implementations: dict[str, Callable[[Case], Array]] = {}
+    if options.only != "tensors":
+        implementations |= {f"core, {tier or 'any tier'}": partial(by_core, tier=tier) for tier in TIERS}
+    if options.only != "core":
+        implementations["tensors"] = by_tensors
     rng = np.random.default_rng(options.seed)
     counts: Counter[tuple[str, ...]] = Counter()
-    for _ in range(options.rows):
+    for row_number in range(1, options.rows + 1):
         case = draw(rng, options.longest)
         for name, compute in implementations.items():
             for fault in judge(case, compute(case)):
@@ -112,6 +121,8 @@ def main(arguments: Any = None) -> int:
                 counts[key] += 1
                 if counts[key] <= options.show:
                     print(f"{name}: {fault}: {case.name}")
+        if row_number % 5000 == 0:
+            print(f"{row_number} rows: {sum(counts.values())} faults", flush=True)
     print(f"{options.rows} rows, seed {options.seed}: {sum(counts.values())} faults")
     for key, count in sorted(counts.items()):
         print(f"{count:6}  {' '.join(key)}")
