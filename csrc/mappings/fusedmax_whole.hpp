@@ -117,16 +117,20 @@ class WholeSegments {
     });
     const V tau = threshold.tau;
     V nearest = splat(-nothing<float>), before = nearest;  // to the threshold, or of two neighbours
+    V top = splat(nothing<float>);
     LaneSum<float> sum;
     each_group([&](const float* values, V size) {
       const V z = load(values);
       nearest = smaller(smaller(absolute<float>(z - tau), absolute<float>(z - before)), nearest);
+      top = larger(z, top);
       before = select(greater(splat(nothing<float> / 2), z), splat(-nothing<float>), z);
       sum.add(larger(z - tau, zero) * size);
     });
     const V factor = one / sum.total;
     each_group([&](float* values, V) { store<float>(values, larger(load(values) - tau, zero) * factor); });
-    return threshold.unsettled | doubtful<float>(nearest, load(margin_) * 2);
+    // Weights far smaller than the pooled scores would have lost digits in them.
+    const uint32_t small = bits(greater(absolute<float>(tau), (top - tau) * 2));
+    return threshold.unsettled | small | doubtful<float>(nearest, load(margin_) * 2);
   }
 
   Workspace& w_;

@@ -50,7 +50,7 @@ struct Oscarmax : HasLam {
       const Vec<T> margin = lane_doubt<T>(lam * splat(T(2 * max_candidates)) - p.cuts);
       uint32_t unsure = lane_doubtful_blocks<T>(sorted, prefix, lam, w, margin);
       // Weights far smaller than the penalty's terms would have lost digits in them.
-      unsure |= bits(greater(lam * prefix.length, (w[0] - prefix.tau) * 8));
+      unsure |= bits(greater(lam * prefix.length, (w[0] - prefix.tau) * 4));
       for (int a = 0; a < prefix.longest; ++a) {
         const Where<T> inside = greater(prefix.length, splat(T(a)));
         w[a] = select(inside, larger(w[a] - prefix.tau, zero), zero);

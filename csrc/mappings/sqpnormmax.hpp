@@ -165,8 +165,10 @@ struct Sqpnormmax : JoinsNothing {
       *factor = splat(T(1)) / moved.s2;
       // Convergence is quadratic: the steps after one this small are below rounding.
       const Vec<T> largest = -tau - *step;
-      const uint32_t near = bits(greater(moved.s2 * splat(T(4)), all.s2)) &
-                            bits(greater(largest * splat(small_step), larger(last, -last)));
+      uint32_t near = bits(greater(moved.s2 * splat(T(4)), all.s2)) &
+                      bits(greater(largest * splat(small_step), larger(last, -last)));
+      // Moving the sums far costs the last digits, which float64 weights need: the row takes another round.
+      if (sizeof(Weight) == sizeof(double)) near &= bits(greater(largest * splat(T(1e-9)), absolute<T>(*step)));
       *step = smaller(*step, tau * T(-0.75));  // scores that leave the support count as squares: not too far
       return ~near & all_lanes<T>;
     }

@@ -45,6 +45,8 @@ class MomentRows {
 
  private:
   static constexpr int powers = Moments<T>::powers, most_rounds = 16, accurate_row = 128;
+  // In words of 64 scores. A relative error of the sums of powers is one of all weights.
+  static constexpr int stretch = sizeof(T) == sizeof(double) ? 1 : powers > 1 ? 2 : 8;
   // Short rows have few partial sums: these must be added up in the end.
   static constexpr int parts_of(int64_t) { return unrolled; }
   template <int64_t n>
@@ -152,8 +154,8 @@ class MomentRows {
       count += __builtin_popcountll(word);
       if (!is_constant<Vectors> && !word) return;
       for (int c = 0; c < size; ++c) Moments<T>::add(above[c], relative[c] - tau, sums[c % parts]);
-      // Partial sums over stretches of 512 scores: their rounding does not grow with the row.
-      if (!is_constant<Vectors> && i / vectors_per_word<T> % 8 == 7) {
+      // Partial sums over short stretches: their rounding does not grow with the row.
+      if (!is_constant<Vectors> && i / vectors_per_word<T> % stretch == stretch - 1) {
         fold();
         std::memset(sums, 0, sizeof sums);
       }
@@ -174,18 +176,26 @@ class MomentRows {
     for (int k = 0; k < powers; ++k) sums[k] = sum_rows<T>(sums_[k]);
     const uint32_t undefined = ~bits(equal(sums[0], sums[0])) & all_lanes<T>;
     uint32_t far = 0;
+    const Vec<T> tau = load(tau_);
+    Vec<T> rest{};
     if (sizeof(T) == sizeof(double) || !is_long) {
-      far = Moments<T>::template find_step<T>(sums, count, load(tau_), &step, &factor);
+      far = Moments<T>::template find_step<T>(sums, count, tau, &step, &factor);
     } else if constexpr (sizeof(T) == sizeof(float)) {
-      far = find_step_in_double(sums, count, load(tau_), &step, &factor);
+      far = find_step_in_double(sums, count, tau, &step, &rest, &factor);
     }
+    // The threshold in two numbers: a score as large as the first loses nothing when it is subtracted.
+    const Vec<T> moved = tau + step, part = moved - tau;
+    store<T>(threshold_, moved);
+    store<T>(rest_, (tau - (moved - part)) + (step - part) + rest);
     store<T>(step_, step);
     store<T>(factor_, factor);
     return {undefined, far};
   }
 
   // The sums of long rows lose too many digits in float32 when they are moved to the new threshold.
-  static uint32_t find_step_in_double(const Vec<T>* sums, Vec<T> count, Vec<T> tau, Vec<T>* step, Vec<T>* factor) {
+  // `rest` is what rounding the step takes from it.
+  static uint32_t find_step_in_double(const Vec<T>* sums, Vec<T> count, Vec<T> tau, Vec<T>* step, Vec<T>* rest,
+                                      Vec<T>* factor) {
     Vec<double> wide[powers][2], counts[2], taus[2], steps[2], factors[2] = {};
     for (int k = 0; k < powers; ++k) widen(sums[k], wide[k]);
     widen(count, counts);
@@ -198,6 +208,10 @@ class MomentRows {
              << (h * lanes<double>);
     }
     *step = narrow(steps);
+    Vec<double> rounded[2];
+    widen(*step, rounded);
+    for (int h = 0; h < 2; ++h) steps[h] -= rounded[h];
+    *rest = narrow(steps);
     *factor = narrow(factors);
     return far;
   }
@@ -208,8 +222,8 @@ class MomentRows {
 
   template <class Vectors, class Out>
   REGMAX_INLINE Written write(int r, Vectors vectors, Out& out) {
-    const Vec<T> top = splat(top_[r]), tau = splat(tau_[r]), step = splat(step_[r]), zero{};
-    const Vec<T> factor = splat(factor_[r]), margin = splat(-32 * rounding<T> * (tau_[r] + step_[r]));
+    const Vec<T> top = splat(top_[r]), tau = splat(threshold_[r]), rest = splat(rest_[r]), zero{};
+    const Vec<T> factor = splat(factor_[r]), margin = splat(-32 * rounding<T> * threshold_[r]);
     // Scores that are at the threshold up to rounding are decided exactly, or count but have no weight.
     const Vec<T> least = Moments<T>::is_exact ? zero : margin;
     Vec<T> nearest = splat(std::numeric_limits<T>::infinity());
@@ -217,7 +231,7 @@ class MomentRows {
     if constexpr (!Out::unrolls_short_rows) {  // where writing is dear, rows that are not final are not written
       int above_threshold = 0;
       for (int64_t i = 0; i < vectors; ++i) {
-        const Vec<T> z = load(x_[r] + i * lanes<T>) - top - tau - step;
+        const Vec<T> z = load(x_[r] + i * lanes<T>) - top - tau - rest;
         if (Moments<T>::is_exact) nearest = smaller(absolute<T>(z), nearest);
         above_threshold += __builtin_popcount(bits(greater(z, zero)));
       }
@@ -234,7 +248,7 @@ class MomentRows {
         row.put_zeros(i, size);
       } else {
         for (int c = 0; c < size; ++c) {
-          const Vec<T> relative = load(x + c * lanes<T>) - top - tau - step;
+          const Vec<T> relative = load(x + c * lanes<T>) - top - tau - rest;
           const Where<T> supported = greater(relative, least);
           const uint32_t positive = bits(supported);
           if (Moments<T>::is_exact) nearest = smaller(absolute<T>(relative), nearest);
@@ -256,6 +270,7 @@ class MomentRows {
   int64_t copy_stride_, row_words_ = 0;
   const T* x_[lanes<T>];
   T top_[lanes<T>], tau_[lanes<T>], step_[lanes<T>], factor_[lanes<T>];
+  T threshold_[lanes<T>], rest_[lanes<T>];  // tau + step
   Int<T> counts_[lanes<T>] = {};
   Vec<T> sums_[powers][lanes<T>] = {};
 };

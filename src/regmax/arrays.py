@@ -52,12 +52,19 @@ def framework(x: Any) -> str | None:
 
 
 def check_plain(call: str, x: Any) -> None:
-    """Reject a masked array: reading its data would ignore its mask."""
+    """Reject a masked array, of which reading its data would ignore the mask, and tensors that are not dense."""
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError(
             f"`{call}` needs a plain array. Got a masked array: "
             "pass `a.data`, and to a mapping `mask=~numpy.ma.getmaskarray(a)`."
         )
+    if framework(x) != "torch":
+        return
+    if x.is_nested:
+        hint = "pad it with torch.nested.to_padded_tensor, and pass a mask."
+        raise TypeError(f"`{call}` needs a dense tensor. Got a nested one: {hint}")
+    if str(x.layout) != "torch.strided":
+        raise TypeError(f"`{call}` needs a dense tensor. Got layout {x.layout}: call .to_dense() first.")
 
 
 def namespace(x: Any) -> Any:

@@ -19,7 +19,13 @@ def attributes(
     def getattribute(name: str) -> Any:
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = import_module(places[name])
+        try:
+            module = import_module(places[name])
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            message = f"`{package}.{name}` needs PyTorch: install it with `pip install torch`."
+            raise ModuleNotFoundError(message, name="torch") from None
         value = module if places[name] == f"{package}.{name}" else getattr(module, name)
         setattr(sys.modules[package], name, value)
         return value

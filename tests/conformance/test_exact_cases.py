@@ -21,14 +21,11 @@ PRODUCTS = [case for case in CASES if case.v is not None]
 TENSORS = {
     "sparsemax None ramp 12 float64",
     "fusedmax 0.0 ramp 12 float64",
-    "fusedmax 0.1 sawtooth 12 float32 deleted",
     "oscarmax 0.0 ramp 12 float64",
-    "sqpnormmax 1.1 multiples 8 float32",
     "prox_oscar 0.01 ramp 12 float64",
     "oscarmax 0.05 tenths 9 float64 4",
     "prox_tv1d 0.1 tenths 9 float64 3",
     "prox_tv1d 0.1 tenths 9 float64 5",
-    "fusedmax 0.125 flat 300 float32",
     "sqpnormmax 1.5 found 4",
 }
 BATCHES = (1, 33)  # one row takes other paths through the core than many

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -214,3 +217,28 @@ def test_owl_weights_of_another_length_raise(array: Any) -> None:
         ValueError, match=r"`prox_owl\(x, weights\)` needs one weight per position.*Got \(2,\)"
     ):
         regmax.prox_owl(array(X), array(np.array([2.0, 1.0])))
+
+
+NOT_DENSE = {
+    "nested": lambda: torch.nested.nested_tensor([torch.zeros(3), torch.zeros(5)]),
+    "jagged": lambda: torch.nested.nested_tensor([torch.zeros(3), torch.zeros(5)], layout=torch.jagged),
+    "sparse": lambda: torch.eye(3).to_sparse(),
+    "compressed": lambda: torch.eye(3).to_sparse_csr(),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors", "ignore:Sparse CSR tensor support")
+@pytest.mark.parametrize("make", NOT_DENSE.values(), ids=NOT_DENSE)
+@pytest.mark.parametrize(
+    "call", [regmax.fusedmax, regmax.softmax, regmax.groups, partial(regmax.regularized_max, "sparsemax")]
+)
+def test_a_tensor_that_is_not_dense_is_told_what_to_do(call: Any, make: Any) -> None:
+    with pytest.raises(TypeError, match=r"needs a dense tensor\. Got .*: (pad it|call)"):
+        call(make())
+
+
+@pytest.mark.parametrize("name", ["nn", "attention", "replace_attention"])
+def test_without_torch_the_error_says_what_to_install(name: str) -> None:
+    code = f"import sys; sys.modules['torch'] = None; import regmax; regmax.{name}"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.stderr.endswith(f"`regmax.{name}` needs PyTorch: install it with `pip install torch`.\n")

@@ -1,5 +1,11 @@
 """Modules: the mappings, with strengths that can be learned, and attention with any of them."""
 
+try:
+    import torch  # noqa: F401
+except ModuleNotFoundError:
+    message = "`regmax.nn` needs PyTorch: install it with `pip install torch`."
+    raise ModuleNotFoundError(message, name="torch") from None
+
 from regmax.nn.annealing import AnnealGamma
 from regmax.nn.attention import MultiheadAttention
 from regmax.nn.mappings import Fusedmax, Oscarmax, RegularizedArgmax, Softmax, Sparsemax, Sqpnormmax

@@ -15,9 +15,11 @@ _TYPES = (Tensor, torch.nn.Parameter)
 
 
 def is_plain(x: Tensor) -> bool:
-    """True in plain eager mode: no compiler, tracer, transform, forward-mode level or dispatch mode is active."""
+    """True for a dense tensor in eager mode: no compiler, tracer, transform, forward-mode level or dispatch mode."""
     return (
         type(x) in _TYPES
+        and x.layout is torch.strided
+        and not x.is_nested
         and not is_compiling()
         and peek_interpreter_stack() is None
         and _len_torch_dispatch_stack() == 0

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regmax.arrays import is_array
+from regmax.arrays import check_plain, is_array
 from regmax.frontends.checks import check_dim, check_mask, check_scores, parameter_shape
 from regmax.frontends.torch.modes import is_plain
 from regmax.regularizers.base import Bounds
@@ -50,6 +50,7 @@ def prepare(
     call: str, x: Tensor, dim: int, gamma: Any, mask: Any, theta: Any = None, bounds: Bounds | None = None
 ) -> Rows:
     """Check the arguments and lay the scores out as rows."""
+    check_plain(call, x)
     check_scores(call, x)
     dim, dtype, shape = check_dim(call, dim, x.ndim), x.dtype, x.shape
     gamma = _parameter(call, gamma, Bounds(f"{call}: gamma", above=0.0), x, dim)

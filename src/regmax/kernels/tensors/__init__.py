@@ -3,7 +3,7 @@
 Rows lie along the last dimension, without a loop over them: every function is a fixed sequence of tensor operations
 whose shapes depend only on the shapes of its arguments. Nothing is read back to the host, so the functions run
 asynchronously on an accelerator, on meta and fake tensors, under `torch.compile(fullgraph=True)` and `torch.vmap`.
-The arithmetic is that of the given dtype, float32 or float64.
+The arithmetic is that of the given dtype, float32 or float64; on the CPU it is float64.
 
 `argmax` and `prox_owl` are forward functions, to which the front end attaches gradients; the products and
 `theta_gradient` are differentiable themselves, which gives second derivatives.

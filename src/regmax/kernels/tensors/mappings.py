@@ -40,6 +40,8 @@ def argmax(
     """
     if x.shape[-1] == 0:
         return torch.zeros_like(x)
+    if x.dtype == torch.float32 and x.device.type == "cpu":  # float64 is slow or missing on accelerators
+        return argmax(kernel, x.double(), keep, theta, gamma=gamma).float()
     allowed = kept_positions(keep, x)
     kept = allowed & (x != -torch.inf)
     spoiled = (kept & ~(x < torch.inf)).any(-1, keepdim=True)  # NaN compares False too
