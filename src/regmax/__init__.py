@@ -20,6 +20,7 @@ from regmax.functional import (
     sqpnormmax,
 )
 from regmax.groups import Groups, groups
+from regmax.losses import fenchel_young_loss
 from regmax.regularizers import (
     FusedLasso,
     NegativeEntropy,
@@ -46,6 +47,7 @@ __all__ = [
     "attention",
     "compat",
     "duality_gap",
+    "fenchel_young_loss",
     "fusedmax",
     "groups",
     "integrations",

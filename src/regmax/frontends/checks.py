@@ -1,6 +1,6 @@
 """Argument checks that the front ends share, and their messages. No array entries are read here."""
 
-from typing import Any
+from typing import Any, Literal
 
 from regmax.arrays import check_plain, framework, is_floating
 
@@ -62,6 +62,48 @@ def parameter_shape(call: str, shape: Any, x_shape: Any, dim: int) -> tuple[int,
     raise ValueError(
         f"`{call}` must broadcast against the scores with size 1 along `dim`, to {ones}. Got {tuple(shape)}."
     )
+
+
+def check_target(call: str, target: Any, x: Any, dim: int) -> Literal["classes", "distributions"]:
+    """Whether a target holds class indices or distributions; raise unless it is of the scores' framework and shape."""
+    check_plain(f"{call}: target", target)
+    if framework(target) != framework(x):
+        raise TypeError(
+            f"`{call}`: `target` must be of the scores' kind, {type(x).__name__}. Got {type(target).__name__}."
+        )
+    name = str(target.dtype).removeprefix("torch.")
+    if is_floating(target):
+        expected, meaning = tuple(x.shape), "a distribution for every row"
+    elif name.startswith(("int", "uint")):
+        expected, meaning = tuple(x.shape[:dim]) + tuple(x.shape[dim + 1 :]), "a class index for every row"
+    else:
+        raise TypeError(
+            f"`{call}`: `target` must hold integers, the classes, or floating-point distributions. Got {name}."
+        )
+    if tuple(target.shape) != expected:
+        raise ValueError(
+            f"`{call}`: `target` must be {meaning}, shape {expected}. Got {tuple(target.shape)}."
+        )
+    if not x.shape[dim]:
+        raise ValueError(f"`{call}` needs at least one class. Got scores of shape {tuple(x.shape)}.")
+    return "distributions" if is_floating(target) else "classes"
+
+
+def check_classes(call: str, least: int, most: int, d: int) -> None:
+    """Raise unless the class indices, given by their extremes, lie in 0, ..., d - 1."""
+    if least < 0 or most >= d:
+        raise IndexError(
+            f"`{call}`: class indices must lie in 0 to {d - 1}. Got {least if least < 0 else most}."
+        )
+
+
+def check_distribution(call: str, wrong: bool) -> None:
+    """Raise if some row of a target is not a distribution."""
+    if wrong:
+        raise ValueError(
+            f"`{call}`: a floating-point `target` must be non-negative and sum to 1 along `dim`. "
+            "Got other numbers: normalize them, or pass class indices as integers."
+        )
 
 
 def check_owl_weights(weights: Any, x: Any, d: int) -> None:

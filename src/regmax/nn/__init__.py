@@ -1,7 +1,8 @@
-"""Modules: the mappings, with strengths that can be learned, and attention with any of them."""
+"""Modules: the mappings, with strengths that can be learned, attention with any of them, and their losses."""
 
 from regmax.nn.annealing import AnnealGamma
 from regmax.nn.attention import MultiheadAttention
+from regmax.nn.losses import FenchelYoungLoss
 from regmax.nn.mappings import Fusedmax, Oscarmax, RegularizedArgmax, Softmax, Sparsemax, Sqpnormmax
 from regmax.nn.recording import AttentionRecord
 from regmax.nn.seq2seq import AdditiveAttention, GlobalAttention, PreparedMemory
@@ -10,6 +11,7 @@ __all__ = [
     "AdditiveAttention",
     "AnnealGamma",
     "AttentionRecord",
+    "FenchelYoungLoss",
     "Fusedmax",
     "GlobalAttention",
     "MultiheadAttention",

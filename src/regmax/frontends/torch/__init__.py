@@ -8,8 +8,15 @@ import torch
 from torch import Tensor
 
 from regmax import duality
-from regmax.frontends.checks import broadcasts, check_owl_order, check_owl_weights
-from regmax.frontends.torch import autograd, ops, owl, smooth, threads
+from regmax.frontends.checks import (
+    broadcasts,
+    check_classes,
+    check_distribution,
+    check_owl_order,
+    check_owl_weights,
+    check_target,
+)
+from regmax.frontends.torch import autograd, losses, ops, owl, smooth, threads
 from regmax.frontends.torch.modes import is_plain
 from regmax.frontends.torch.rows import Rows, prepare
 from regmax.kernels import native
@@ -137,13 +144,29 @@ def duality_gap(omega: Regularizer, x: Tensor, y: Tensor, dim: int, gamma: Any, 
     return _restore_values(rows, gap[..., None])
 
 
-def fenchel_young(omega: Regularizer, x: Tensor, y: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
-    """max_Omega(x) + gamma Omega(y) - <x, y>, as the difference of two objectives with centred scores."""
-    rows, argmax_rows = _lay_out("fenchel_young(...)", omega, x, dim, gamma, mask)
-    weights = prepare("fenchel_young(...): y", y, dim, 1.0, None).x.to(rows.x.dtype)
-    best, _ = objective(omega, rows, argmax_rows(rows))
-    value, _ = objective(omega, rows, weights)
-    return _restore_values(rows, rows.gamma * (best - value))
+def fenchel_young(
+    omega: Regularizer,
+    x: Tensor,
+    target: Tensor,
+    dim: int,
+    gamma: Any,
+    mask: Any,
+    call: str = "fenchel_young_loss(...)",
+) -> Tensor:
+    """max_Omega(x) + gamma Omega(q) - <x, q>; `target` holds class indices or, if floating, distributions q."""
+    rows, argmax_rows = _lay_out(call, omega, x, dim, gamma, mask)
+    if check_target(call, target, x, rows.dim) == "classes":
+        index = target.long()
+        if is_plain(index) and index.is_cpu and index.numel():
+            check_classes(call, int(index.min()), int(index.max()), x.shape[rows.dim])
+        index = index.unsqueeze(-1)
+    else:
+        index = target.movedim(rows.dim, -1).to(rows.x.dtype)
+        if is_plain(index) and index.is_cpu:
+            fixed, tolerance = index.detach(), torch.finfo(target.dtype).eps ** 0.5
+            off = (fixed.sum(-1) - 1).abs() > tolerance
+            check_distribution(call, bool((fixed < 0).any() or off.any()))
+    return _restore_values(rows, losses.fenchel_young(losses.Problem(omega, argmax_rows, rows), index))
 
 
 def _lay_out(
