@@ -20,7 +20,7 @@ from regmax.functional import (
     sqpnormmax,
 )
 from regmax.groups import Groups, groups
-from regmax.losses import fenchel_young_loss
+from regmax.losses import fenchel_young_loss, linear_fenchel_young_loss
 from regmax.regularizers import (
     FusedLasso,
     NegativeEntropy,
@@ -51,6 +51,7 @@ __all__ = [
     "fusedmax",
     "groups",
     "integrations",
+    "linear_fenchel_young_loss",
     "nn",
     "oscarmax",
     "plots",

@@ -2,7 +2,7 @@
 
 from regmax.nn.annealing import AnnealGamma
 from regmax.nn.attention import MultiheadAttention
-from regmax.nn.losses import FenchelYoungLoss
+from regmax.nn.losses import FenchelYoungLoss, LinearFenchelYoungLoss
 from regmax.nn.mappings import Fusedmax, Oscarmax, RegularizedArgmax, Softmax, Sparsemax, Sqpnormmax
 from regmax.nn.recording import AttentionRecord
 from regmax.nn.seq2seq import AdditiveAttention, GlobalAttention, PreparedMemory
@@ -14,6 +14,7 @@ __all__ = [
     "FenchelYoungLoss",
     "Fusedmax",
     "GlobalAttention",
+    "LinearFenchelYoungLoss",
     "MultiheadAttention",
     "Oscarmax",
     "PreparedMemory",

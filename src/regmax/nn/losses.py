@@ -6,10 +6,13 @@ import torch
 from torch import Tensor
 
 from regmax.arrays import A, AnyArray, Array, Strength
-from regmax.losses import fenchel_young_loss, regularizer_and_gamma
+from regmax.losses import (
+    check_reduction,
+    fenchel_young_loss,
+    linear_fenchel_young_loss,
+    regularizer_and_gamma,
+)
 from regmax.resolver import MappingLike
-
-REDUCTIONS = ("mean", "sum", "none")
 
 
 class FenchelYoungLoss(torch.nn.Module):
@@ -119,6 +122,84 @@ class FenchelYoungLoss(torch.nn.Module):
         return ", ".join(shown + changed_options(self, defaults))
 
 
+class LinearFenchelYoungLoss(torch.nn.Module):
+    """A linear layer and its loss, from hidden states to a number; see `regmax.linear_fenchel_young_loss`.
+
+    Its weight can be shared: `loss.weight = embedding.weight`. The scores, for a prediction, are
+    `torch.nn.functional.linear(hidden, loss.weight, loss.bias)`.
+
+    Args:
+        in_features: the size of the hidden states.
+        n_classes: the number of classes.
+        mapping: a name, a regularizer, or a module or function of regmax. A module's strengths can be learned.
+        bias: whether the scores have one.
+        gamma: the strength of the regularizer, positive; a module's own gamma is multiplied by it.
+        ignore_index: rows with this class index have no loss and are not counted in the mean.
+        reduction: "mean", "sum" or "none".
+        device: of the parameters.
+        dtype: of the parameters.
+
+    Example:
+        >>> import torch, regmax
+        >>> loss = regmax.nn.LinearFenchelYoungLoss(8, 1000, "sparsemax")
+        >>> loss(torch.randn(4, 5, 8), torch.randint(1000, (4, 5))).shape
+        torch.Size([])
+    """
+
+    bias: Tensor | None
+    gamma: Strength
+
+    if TYPE_CHECKING:
+
+        def __call__(self, hidden: Array[A], target: AnyArray) -> A: ...
+
+    def __init__(
+        self,
+        in_features: int,
+        n_classes: int,
+        mapping: MappingLike = "sparsemax",
+        *,
+        bias: bool = True,
+        gamma: Strength = 1.0,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        regularizer_and_gamma("LinearFenchelYoungLoss(..., mapping)", mapping, gamma)
+        check_reduction("LinearFenchelYoungLoss(..., reduction=...)", reduction)
+        # The parameters of torch's linear layer, and their initial values.
+        layer = torch.nn.Linear(in_features, n_classes, bias, device=device, dtype=dtype)
+        self.weight = layer.weight
+        self.register_parameter("bias", layer.bias)
+        self.mapping = mapping
+        set_strength(self, "gamma", gamma)
+        self.ignore_index, self.reduction = ignore_index, reduction
+
+    def forward(self, hidden: Tensor, target: Tensor) -> Tensor:
+        """The loss of states (..., in_features) and class indices (...)."""
+        return linear_fenchel_young_loss(
+            hidden,
+            self.weight,
+            target,
+            self.bias,
+            mapping=self.mapping,
+            gamma=self.gamma,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+        )
+
+    def extra_repr(self) -> str:
+        """The sizes, and the options that are not the default."""
+        classes, features = self.weight.shape
+        shown = [f"in_features={features}", f"n_classes={classes}"]
+        shown += [] if isinstance(self.mapping, torch.nn.Module) else [f"mapping={self.mapping!r}"]
+        shown += [] if self.bias is not None else ["bias=False"]
+        defaults = {"gamma": 1.0, "ignore_index": -100, "reduction": "mean"}
+        return ", ".join(shown + changed_options(self, defaults))
+
+
 def _smoothed(scores: Tensor, target: Tensor, mask: Tensor | None, dim: int, smoothing: float) -> Tensor:
     """The target as distributions, a share of them spread over the kept classes."""
     if target.is_floating_point():
@@ -131,12 +212,6 @@ def _smoothed(scores: Tensor, target: Tensor, mask: Tensor | None, dim: int, smo
     kept = scores.detach() != -torch.inf
     kept = kept if mask is None else kept & mask
     return (1 - smoothing) * q + smoothing * kept.to(q.dtype) / kept.sum(dim, keepdim=True).clamp(min=1)
-
-
-def check_reduction(call: str, reduction: str) -> None:
-    """Raise unless the reduction is known."""
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"`{call}` must be 'mean', 'sum' or 'none'. Got {reduction!r}.")
 
 
 def set_strength(module: torch.nn.Module, name: str, value: Any) -> None:
