@@ -31,6 +31,7 @@ from regmax.regularizers import (
     SquaredNorm,
     SquaredPNorm,
 )
+from regmax.sampling import perturbed_argmax, sample
 from regmax.versions import __version__, show_versions
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "linear_fenchel_young_loss",
     "nn",
     "oscarmax",
+    "perturbed_argmax",
     "plots",
     "project_simplex",
     "prox_owl",
@@ -62,6 +64,7 @@ __all__ = [
     "regularized_argmax",
     "regularized_max",
     "replace_attention",
+    "sample",
     "show_versions",
     "softmax",
     "sparsemax",

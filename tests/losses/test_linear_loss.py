@@ -230,7 +230,7 @@ def test_an_own_regularizer_with_learned_parameters_raises() -> None:
         def value(self, y: Tensor) -> Tensor:
             return self.factor * (y * y).sum(-1)
 
-    with pytest.raises(TypeError, match="does not learn a regularizer's own parameters. Got Learned"):
+    with pytest.raises(TypeError, match=r"does not learn a regularizer's own parameters. Got Learned"):
         regmax.linear_fenchel_young_loss(H, W, T, mapping=Learned())
 
 
