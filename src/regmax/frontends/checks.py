@@ -125,3 +125,40 @@ def check_owl_order(ordered: bool) -> None:
         raise ValueError(
             "`prox_owl(x, weights)` needs finite, non-negative, non-increasing weights. Got others: sort them."
         )
+
+
+CAPPED = "project_capped_simplex(x)"
+
+
+def check_capped(bounds: bool, totals: bool, short: tuple[float, float] | None) -> None:
+    """Raise unless bounds are non-negative, totals non-negative and finite, and no row's bounds sum to less."""
+    if not bounds:
+        raise ValueError("`project_capped_simplex(..., upper=...)` must be non-negative. Got other numbers.")
+    if not totals:
+        raise ValueError(
+            "`project_capped_simplex(..., total=...)` must be non-negative and finite. Got other numbers."
+        )
+    if short is not None:
+        raise ValueError(
+            "`project_capped_simplex(..., upper=..., total=...)` needs upper bounds that sum to at least the total. "
+            f"Got a row with sum {short[0]:g} and total {short[1]:g}: the problem has no solution."
+        )
+
+
+def check_capped_arrays(x: Any, upper: Any, total: Any) -> None:
+    """Raise unless the bounds and the total are numbers or arrays of x's framework, and the bounds broadcast to x."""
+    for name, value in (("upper", upper), ("total", total)):
+        call = f"project_capped_simplex(..., {name}=...)"
+        check_plain(call, value)
+        if framework(value) is None:
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise TypeError(f"`{call}` must be a number or an array. Got {type(value).__name__}.")
+        elif framework(value) != framework(x):
+            raise TypeError(
+                f"`{call}` must be a number or of x's kind, {type(x).__name__}. Got {type(value).__name__}."
+            )
+    if framework(upper) is not None and not broadcasts(upper.shape, x.shape):
+        raise ValueError(
+            f"`project_capped_simplex(..., upper=...)` must broadcast to x's shape {tuple(x.shape)}. "
+            f"Got {tuple(upper.shape)}."
+        )

@@ -9,6 +9,9 @@ from regmax import duality
 from regmax.arrays import check_plain, framework, is_array
 from regmax.extras import how_to_install
 from regmax.frontends.checks import (
+    CAPPED,
+    check_capped,
+    check_capped_arrays,
     check_classes,
     check_dim,
     check_distribution,
@@ -19,7 +22,7 @@ from regmax.frontends.checks import (
     check_target,
     parameter_shape,
 )
-from regmax.kernels import native, reference
+from regmax.kernels import capped, native, reference
 from regmax.regularizers import KernelRegularizer, Regularizer
 from regmax.regularizers.base import Bounds
 
@@ -218,6 +221,29 @@ def prox_owl(x: NDArray[Any], weights: NDArray[Any], dim: int) -> NDArray[Any]:
     weights = np.ascontiguousarray(weights, dtype=np.float64)
     check_owl_order(bool(np.isfinite(weights).all() and (np.diff(weights, append=0.0) <= 0).all()))
     return rows.restore((native if native.available() else reference).prox_owl(rows.x, weights))
+
+
+def project_capped_simplex(x: NDArray[Any], dim: int, upper: Any, total: Any) -> NDArray[Any]:
+    """clip(x - tau, 0, upper) with sum `total` along `dim`."""
+    check_scores(CAPPED, x)
+    dim = check_dim(CAPPED, dim, x.ndim)
+    check_capped_arrays(x, upper, total)
+    if not x.size:
+        return x.copy()
+    sums = np.asarray(total, np.float64)
+    shape = parameter_shape("project_capped_simplex(..., total=...)", sums.shape, x.shape, dim)
+    bounds = np.broadcast_to(np.asarray(upper, np.float64), x.shape)
+    arrays = x.astype(np.float64), bounds, sums.reshape(shape)
+    rows, bounds, sums = (np.moveaxis(array, dim, -1) for array in arrays)
+    most = np.where(rows == -np.inf, 0.0, bounds).sum(-1, keepdims=True)
+    short = most < sums * (1 - float(np.finfo(x.dtype).eps) * rows.shape[-1])
+    first = (
+        (float(most[short][0]), float(np.broadcast_to(sums, most.shape)[short][0])) if short.any() else None
+    )
+    check_capped(bool((bounds >= 0).all()), bool(((sums >= 0) & np.isfinite(sums)).all()), first)
+    with np.errstate(invalid="ignore", over="ignore"):  # rows of NaN or +inf
+        y = capped.project(rows, bounds, sums)
+    return np.moveaxis(y, -1, dim).astype(x.dtype)
 
 
 def _by_torch(name: str, omega: Regularizer, x: NDArray[Any], *arguments: Any) -> Any:

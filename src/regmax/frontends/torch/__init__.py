@@ -16,7 +16,17 @@ from regmax.frontends.checks import (
     check_owl_weights,
     check_target,
 )
-from regmax.frontends.torch import autograd, linear_loss, linear_rows, losses, ops, owl, smooth, threads
+from regmax.frontends.torch import (
+    autograd,
+    capped,
+    linear_loss,
+    linear_rows,
+    losses,
+    ops,
+    owl,
+    smooth,
+    threads,
+)
 from regmax.frontends.torch.modes import is_plain
 from regmax.frontends.torch.rows import Rows, prepare
 from regmax.kernels import native
@@ -25,6 +35,8 @@ from regmax.regularizers.base import Bounds
 
 _FLOATS = (torch.float32, torch.float64)
 _INFINITY = float("inf")
+
+project_capped_simplex = capped.project_capped_simplex
 
 threads.share()
 
