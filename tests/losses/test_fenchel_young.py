@@ -172,6 +172,18 @@ def test_nan_and_infinite_scores_give_nan(entry: Entry, front: Front) -> None:
     assert np.isnan(found).tolist() == [True, True, False]
 
 
+def test_a_compiler_traces_the_loss_whole() -> None:
+    x, classes = torch.randn(4, 6, requires_grad=True), torch.tensor([0, 1, 2, 3])
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        return regmax.fenchel_young_loss("sparsemax", x, classes)
+
+    compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), call(x))
+    found, expected = (torch.autograd.grad(f(x).sum(), x)[0] for f in (compiled, call))
+    torch.testing.assert_close(found, expected)
+
+
 def test_softmax_has_the_cross_entropy() -> None:
     x, classes = torch.randn(50, 9), torch.randint(9, (50,))
     expected = torch.nn.functional.cross_entropy(x, classes, reduction="none")

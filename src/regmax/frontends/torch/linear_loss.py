@@ -171,7 +171,7 @@ class LinearFenchelYoung(Function):
             strengths = [value if isinstance(value, Tensor) else None for value in (gamma, theta)]
             entries = Entries.joined(stored.entries, losses)
             ctx.save_for_backward(hidden, weight, bias, target, *strengths, partials, *entries)
-            ctx.mapping, ctx.summed, ctx.dense = mapping.at(None, None), summed, stored.dense
+            ctx.mapping, ctx.summed, ctx.dense = mapping, summed, stored.dense
         return losses.sum() if summed else losses
 
     @staticmethod

@@ -176,12 +176,12 @@ class Mapping(NamedTuple):
     ) -> tuple[Tensor, Tensor]:
         problem = self.problem(x)
         losses = loss_of(problem, problem.rows, y, target[:, None])[:, 0]
-        return losses, self._with_entropy(None, y, target, strengths)[1] if any(strengths) else y.new_zeros(
-            2, 1
-        )
+        if not any(strengths):
+            return losses, y.new_zeros(2, len(y))
+        return losses, self._with_entropy(torch.zeros_like(y[:, :1]), y, target, strengths)[1]
 
     def _with_entropy(
-        self, inner: Tensor | None, y: Tensor, target: Tensor, strengths: tuple[bool, ...]
+        self, inner: Tensor, y: Tensor, target: Tensor, strengths: tuple[bool, ...]
     ) -> tuple[Tensor, Tensor]:
         """inner + gamma (Omega(q) - Omega(y)), and its derivatives in gamma and theta, per row."""
         partials = y.new_zeros(2, len(y))
@@ -197,8 +197,7 @@ class Mapping(NamedTuple):
                 partials[1] = gamma * slope[:, 0]
         entropy = entropy.detach()
         partials[0] = entropy[:, 0]
-        loss = gamma * entropy if inner is None else inner + gamma * entropy
-        return loss[:, 0].clamp(min=0), partials
+        return (inner + gamma * entropy)[:, 0].clamp(min=0), partials
 
 
 def _group(x: Tensor) -> int:
