@@ -10,6 +10,7 @@ from regmax.functional import (
     duality_gap,
     fusedmax,
     oscarmax,
+    project_capped_simplex,
     project_simplex,
     prox_owl,
     prox_tv1d,
@@ -20,6 +21,7 @@ from regmax.functional import (
     sqpnormmax,
 )
 from regmax.groups import Groups, groups
+from regmax.losses import fenchel_young_loss, linear_fenchel_young_loss
 from regmax.regularizers import (
     FusedLasso,
     NegativeEntropy,
@@ -30,6 +32,7 @@ from regmax.regularizers import (
     SquaredNorm,
     SquaredPNorm,
 )
+from regmax.sampling import perturbed_argmax, sample
 from regmax.versions import __version__, show_versions
 
 __all__ = [
@@ -46,12 +49,16 @@ __all__ = [
     "attention",
     "compat",
     "duality_gap",
+    "fenchel_young_loss",
     "fusedmax",
     "groups",
     "integrations",
+    "linear_fenchel_young_loss",
     "nn",
     "oscarmax",
+    "perturbed_argmax",
     "plots",
+    "project_capped_simplex",
     "project_simplex",
     "prox_owl",
     "prox_tv1d",
@@ -59,6 +66,7 @@ __all__ = [
     "regularized_argmax",
     "regularized_max",
     "replace_attention",
+    "sample",
     "show_versions",
     "softmax",
     "sparsemax",

@@ -330,6 +330,34 @@ def project_simplex(x: Array[A], dim: int = -1) -> A:
     return frontend("project_simplex(x)", x).mapping(SquaredNorm, None, x, dim, 1.0, None)
 
 
+def project_capped_simplex(x: Array[A], dim: int = -1, *, upper: Strength = 1.0, total: Strength = 1.0) -> A:
+    """The Euclidean projection onto the capped simplex: argmin 1/2 ||y - x||^2 with 0 <= y <= upper, sum y = total.
+
+    Constrained sparsemax is this projection with a cap per position, e.g. the remaining fertility of a source word in
+    translation. With `total=k` and `upper=1` it is a relaxed choice of k positions: a k-subset. Gradients reach x,
+    upper and total. A score of -inf is deleted.
+
+    Args:
+        x: a NumPy array or a torch tensor.
+        dim: the dimension of x.
+        upper: the largest weights, at least 0, may be infinite: a number, or an array that broadcasts to x.
+        total: the sum of the weights, at least 0: a number, or an array that broadcasts against x with size 1 along
+            `dim`.
+
+    Returns:
+        An array like x.
+
+    Example:
+        >>> import numpy as np, regmax
+        >>> x = np.array([1.0, 0.9, -0.6])
+        >>> print(regmax.project_capped_simplex(x, upper=np.array([0.3, 1.0, 1.0])))  # constrained sparsemax
+        [0.3 0.7 0. ]
+        >>> print(regmax.project_capped_simplex(np.array([3.0, 1.5, 1.0, -2.0]), total=2))  # a choice of two
+        [1.   0.75 0.25 0.  ]
+    """
+    return frontend("project_capped_simplex(x)", x).project_capped_simplex(x, dim, upper, total)
+
+
 def prox_tv1d(x: Array[A], lam: Strength, dim: int = -1) -> A:
     """argmin over z of 1/2 ||z - x||^2 + lam sum_i |z_{i+1} - z_i|: total variation denoising, exact.
 

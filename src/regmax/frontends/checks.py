@@ -1,6 +1,6 @@
 """Argument checks that the front ends share, and their messages. No array entries are read here."""
 
-from typing import Any
+from typing import Any, Literal
 
 from regmax.arrays import check_plain, framework, is_floating
 
@@ -64,6 +64,48 @@ def parameter_shape(call: str, shape: Any, x_shape: Any, dim: int) -> tuple[int,
     )
 
 
+def check_target(call: str, target: Any, x: Any, dim: int) -> Literal["classes", "distributions"]:
+    """Whether a target holds class indices or distributions; raise unless it is of the scores' framework and shape."""
+    check_plain(f"{call}: target", target)
+    if framework(target) != framework(x):
+        raise TypeError(
+            f"`{call}`: `target` must be of the scores' kind, {type(x).__name__}. Got {type(target).__name__}."
+        )
+    name = str(target.dtype).removeprefix("torch.")
+    if is_floating(target):
+        expected, meaning = tuple(x.shape), "a distribution for every row"
+    elif name.startswith(("int", "uint")):
+        expected, meaning = tuple(x.shape[:dim]) + tuple(x.shape[dim + 1 :]), "a class index for every row"
+    else:
+        raise TypeError(
+            f"`{call}`: `target` must hold integers, the classes, or floating-point distributions. Got {name}."
+        )
+    if tuple(target.shape) != expected:
+        raise ValueError(
+            f"`{call}`: `target` must be {meaning}, shape {expected}. Got {tuple(target.shape)}."
+        )
+    if not x.shape[dim]:
+        raise ValueError(f"`{call}` needs at least one class. Got scores of shape {tuple(x.shape)}.")
+    return "distributions" if is_floating(target) else "classes"
+
+
+def check_classes(call: str, least: int, most: int, d: int) -> None:
+    """Raise unless the class indices, given by their extremes, lie in 0, ..., d - 1."""
+    if least < 0 or most >= d:
+        raise IndexError(
+            f"`{call}`: class indices must lie in 0 to {d - 1}. Got {least if least < 0 else most}."
+        )
+
+
+def check_distribution(call: str, wrong: bool) -> None:
+    """Raise if some row of a target is not a distribution."""
+    if wrong:
+        raise ValueError(
+            f"`{call}`: a floating-point `target` must be non-negative and sum to 1 along `dim`. "
+            "Got other numbers: normalize them, or pass class indices as integers."
+        )
+
+
 def check_owl_weights(weights: Any, x: Any, d: int) -> None:
     """Raise unless OWL weights are of the scores' framework, one per position."""
     check_plain("prox_owl(x, weights)", weights)
@@ -82,4 +124,41 @@ def check_owl_order(ordered: bool) -> None:
     if not ordered:
         raise ValueError(
             "`prox_owl(x, weights)` needs finite, non-negative, non-increasing weights. Got others: sort them."
+        )
+
+
+CAPPED = "project_capped_simplex(x)"
+
+
+def check_capped(bounds: bool, totals: bool, short: tuple[float, float] | None) -> None:
+    """Raise unless bounds are non-negative, totals non-negative and finite, and no row's bounds sum to less."""
+    if not bounds:
+        raise ValueError("`project_capped_simplex(..., upper=...)` must be non-negative. Got other numbers.")
+    if not totals:
+        raise ValueError(
+            "`project_capped_simplex(..., total=...)` must be non-negative and finite. Got other numbers."
+        )
+    if short is not None:
+        raise ValueError(
+            "`project_capped_simplex(..., upper=..., total=...)` needs upper bounds that sum to at least the total. "
+            f"Got a row with sum {short[0]:g} and total {short[1]:g}: the problem has no solution."
+        )
+
+
+def check_capped_arrays(x: Any, upper: Any, total: Any) -> None:
+    """Raise unless the bounds and the total are numbers or arrays of x's framework, and the bounds broadcast to x."""
+    for name, value in (("upper", upper), ("total", total)):
+        call = f"project_capped_simplex(..., {name}=...)"
+        check_plain(call, value)
+        if framework(value) is None:
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise TypeError(f"`{call}` must be a number or an array. Got {type(value).__name__}.")
+        elif framework(value) != framework(x):
+            raise TypeError(
+                f"`{call}` must be a number or of x's kind, {type(x).__name__}. Got {type(value).__name__}."
+            )
+    if framework(upper) is not None and not broadcasts(upper.shape, x.shape):
+        raise ValueError(
+            f"`project_capped_simplex(..., upper=...)` must broadcast to x's shape {tuple(x.shape)}. "
+            f"Got {tuple(upper.shape)}."
         )

@@ -9,14 +9,20 @@ from regmax import duality
 from regmax.arrays import check_plain, framework, is_array
 from regmax.extras import how_to_install
 from regmax.frontends.checks import (
+    CAPPED,
+    check_capped,
+    check_capped_arrays,
+    check_classes,
     check_dim,
+    check_distribution,
     check_mask,
     check_owl_order,
     check_owl_weights,
     check_scores,
+    check_target,
     parameter_shape,
 )
-from regmax.kernels import native, reference
+from regmax.kernels import capped, native, reference
 from regmax.regularizers import KernelRegularizer, Regularizer
 from regmax.regularizers.base import Bounds
 
@@ -158,6 +164,50 @@ def _objective(omega: KernelRegularizer, rows: Rows, y: NDArray[Any]) -> tuple[N
     return (centred * y).sum(-1) - forbidden - omega.with_theta(theta).value(y, keep), top
 
 
+def fenchel_young(
+    omega: Regularizer,
+    x: NDArray[Any],
+    target: NDArray[Any],
+    dim: int,
+    gamma: Any,
+    mask: Any,
+    call: str = "fenchel_young_loss(...)",
+) -> Any:
+    """max_Omega(x) + gamma Omega(q) - <x, q>; `target` holds class indices or, if floating, distributions q."""
+    if not isinstance(omega, KernelRegularizer):
+        return _by_torch("fenchel_young", omega, x, target, dim, gamma, mask)
+    exact = omega.exact
+    rows = prepare(call, x, dim, gamma, mask, exact.theta, exact.bounds)
+    q = _target_rows(call, target, x, rows)
+    keep, y = kept(rows), _argmax_rows(exact, rows).astype(np.float64)
+    scores = np.where(keep, rows.x, -np.inf).astype(np.float64)
+    top = scores.max(-1, keepdims=True)
+    theta, gamma = (value[:, None] if is_array(value) else value for value in (rows.theta, rows.gamma))
+    at = exact.with_theta(theta)
+    with np.errstate(invalid="ignore", over="ignore"):  # rows of NaN or +inf, or without kept positions
+        centred = np.maximum(np.where(keep, scores - top, 0), np.finfo(np.float64).min)
+        inner = (centred * (y - q)).sum(-1)
+        entropy = (at.value(q, keep) - at.value(y, keep))[:, None]
+        loss = np.maximum(inner + (gamma * entropy)[:, 0], 0)
+    return rows.restore_values(np.where((~keep & (q != 0)).any(-1), np.inf, loss))
+
+
+def _target_rows(call: str, target: NDArray[Any], x: NDArray[Any], rows: Rows) -> NDArray[np.float64]:
+    """The target as one distribution per row."""
+    n, d = rows.x.shape
+    if check_target(call, target, x, rows.dim) == "classes":
+        index = target.reshape(n).astype(np.int64)
+        if n:
+            check_classes(call, int(index.min()), int(index.max()), d)
+        q = np.zeros((n, d))
+        q[np.arange(n), index] = 1
+        return q
+    q = np.moveaxis(target, rows.dim, -1).reshape(n, d).astype(np.float64)
+    off = abs(q.sum(-1) - 1) > np.finfo(target.dtype).eps ** 0.5
+    check_distribution(call, bool((q < 0).any() or off.any()))
+    return q
+
+
 def prox(kernel: str, x: NDArray[Any], dim: int, lam: Any, bounds: Bounds) -> NDArray[Any]:
     """A proximal operator without projection onto the simplex, such as `prox_tv1d`, along `dim`."""
     rows = prepare(f"{kernel}(...)", x, dim, 1.0, None, lam, bounds)
@@ -171,6 +221,29 @@ def prox_owl(x: NDArray[Any], weights: NDArray[Any], dim: int) -> NDArray[Any]:
     weights = np.ascontiguousarray(weights, dtype=np.float64)
     check_owl_order(bool(np.isfinite(weights).all() and (np.diff(weights, append=0.0) <= 0).all()))
     return rows.restore((native if native.available() else reference).prox_owl(rows.x, weights))
+
+
+def project_capped_simplex(x: NDArray[Any], dim: int, upper: Any, total: Any) -> NDArray[Any]:
+    """clip(x - tau, 0, upper) with sum `total` along `dim`."""
+    check_scores(CAPPED, x)
+    dim = check_dim(CAPPED, dim, x.ndim)
+    check_capped_arrays(x, upper, total)
+    if not x.size:
+        return x.copy()
+    sums = np.asarray(total, np.float64)
+    shape = parameter_shape("project_capped_simplex(..., total=...)", sums.shape, x.shape, dim)
+    bounds = np.broadcast_to(np.asarray(upper, np.float64), x.shape)
+    arrays = x.astype(np.float64), bounds, sums.reshape(shape)
+    rows, bounds, sums = (np.moveaxis(array, dim, -1) for array in arrays)
+    most = np.where(rows == -np.inf, 0.0, bounds).sum(-1, keepdims=True)
+    short = most < sums * (1 - float(np.finfo(x.dtype).eps) * rows.shape[-1])
+    first = (
+        (float(most[short][0]), float(np.broadcast_to(sums, most.shape)[short][0])) if short.any() else None
+    )
+    check_capped(bool((bounds >= 0).all()), bool(((sums >= 0) & np.isfinite(sums)).all()), first)
+    with np.errstate(invalid="ignore", over="ignore"):  # rows of NaN or +inf
+        y = capped.project(rows, bounds, sums)
+    return np.moveaxis(y, -1, dim).astype(x.dtype)
 
 
 def _by_torch(name: str, omega: Regularizer, x: NDArray[Any], *arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Modules: the mappings, with strengths that can be learned, and attention with any of them."""
+"""Modules: the mappings, with strengths that can be learned, attention with any of them, and their losses."""
 
 try:
     import torch  # noqa: F401
@@ -8,6 +8,7 @@ except ModuleNotFoundError:
 
 from regmax.nn.annealing import AnnealGamma
 from regmax.nn.attention import MultiheadAttention
+from regmax.nn.losses import FenchelYoungLoss, LinearFenchelYoungLoss
 from regmax.nn.mappings import Fusedmax, Oscarmax, RegularizedArgmax, Softmax, Sparsemax, Sqpnormmax
 from regmax.nn.recording import AttentionRecord
 from regmax.nn.seq2seq import AdditiveAttention, GlobalAttention, PreparedMemory
@@ -16,8 +17,10 @@ __all__ = [
     "AdditiveAttention",
     "AnnealGamma",
     "AttentionRecord",
+    "FenchelYoungLoss",
     "Fusedmax",
     "GlobalAttention",
+    "LinearFenchelYoungLoss",
     "MultiheadAttention",
     "Oscarmax",
     "PreparedMemory",

@@ -8,8 +8,25 @@ import torch
 from torch import Tensor
 
 from regmax import duality
-from regmax.frontends.checks import broadcasts, check_owl_order, check_owl_weights
-from regmax.frontends.torch import autograd, ops, owl, smooth, threads
+from regmax.frontends.checks import (
+    broadcasts,
+    check_classes,
+    check_distribution,
+    check_owl_order,
+    check_owl_weights,
+    check_target,
+)
+from regmax.frontends.torch import (
+    autograd,
+    capped,
+    linear_loss,
+    linear_rows,
+    losses,
+    ops,
+    owl,
+    smooth,
+    threads,
+)
 from regmax.frontends.torch.modes import is_plain
 from regmax.frontends.torch.rows import Rows, prepare
 from regmax.kernels import native
@@ -18,6 +35,8 @@ from regmax.regularizers.base import Bounds
 
 _FLOATS = (torch.float32, torch.float64)
 _INFINITY = float("inf")
+
+project_capped_simplex = capped.project_capped_simplex
 
 threads.share()
 
@@ -137,13 +156,90 @@ def duality_gap(omega: Regularizer, x: Tensor, y: Tensor, dim: int, gamma: Any, 
     return _restore_values(rows, gap[..., None])
 
 
-def fenchel_young(omega: Regularizer, x: Tensor, y: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
-    """max_Omega(x) + gamma Omega(y) - <x, y>, as the difference of two objectives with centred scores."""
-    rows, argmax_rows = _lay_out("fenchel_young(...)", omega, x, dim, gamma, mask)
-    weights = prepare("fenchel_young(...): y", y, dim, 1.0, None).x.to(rows.x.dtype)
-    best, _ = objective(omega, rows, argmax_rows(rows))
-    value, _ = objective(omega, rows, weights)
-    return _restore_values(rows, rows.gamma * (best - value))
+def fenchel_young(
+    omega: Regularizer,
+    x: Tensor,
+    target: Tensor,
+    dim: int,
+    gamma: Any,
+    mask: Any,
+    call: str = "fenchel_young_loss(...)",
+) -> Tensor:
+    """max_Omega(x) + gamma Omega(q) - <x, q>; `target` holds class indices or, if floating, distributions q."""
+    rows, argmax_rows = _lay_out(call, omega, x, dim, gamma, mask)
+    if check_target(call, target, x, rows.dim) == "classes":
+        index = target.long()
+        if is_plain(index) and index.is_cpu and index.numel():
+            check_classes(call, int(index.min()), int(index.max()), x.shape[rows.dim])
+        index = index.unsqueeze(-1)
+    else:
+        index = target.movedim(rows.dim, -1).to(rows.x.dtype)
+        if is_plain(index) and index.is_cpu:
+            fixed, tolerance = index.detach(), torch.finfo(target.dtype).eps ** 0.5
+            off = (fixed.sum(-1) - 1).abs() > tolerance
+            check_distribution(call, bool((fixed < 0).any() or off.any()))
+    return _restore_values(rows, losses.fenchel_young(losses.Problem(omega, argmax_rows, rows), index))
+
+
+def linear_fenchel_young(
+    call: str,
+    omega: Regularizer,
+    gamma: Any,
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    ignore_index: int,
+    reduction: str,
+) -> Tensor:
+    """The Fenchel-Young loss of hidden weight^T + bias, in blocks of rows; arguments have been checked but gamma."""
+    argmax_rows: Callable[[Rows], Tensor] = partial(_smooth, omega)
+    theta = None
+    if isinstance(omega, KernelRegularizer):
+        omega = omega.exact
+        argmax_rows, theta = partial(_argmax_rows, omega), omega.theta
+    elif omega.value(weight.detach()[:1].new_ones(1, 1)).requires_grad:
+        raise TypeError(
+            f"`{call}` does not learn a regularizer's own parameters. Got {type(omega).__name__}, which has some: "
+            "use `fenchel_young_loss`."
+        )
+    dtype = torch.get_autocast_dtype(hidden.device.type) if _autocast(hidden) else hidden.dtype
+    inputs = linear_loss.Inputs(
+        hidden.reshape(hidden.shape[:-1].numel(), hidden.shape[-1]).to(dtype),
+        weight.to(dtype),
+        None if bias is None else bias.to(dtype),
+    )
+    rows = target.reshape(-1).long()
+    if is_plain(rows) and rows.is_cpu and bool((rows != ignore_index).any()):
+        classes = rows[rows != ignore_index]
+        check_classes(call, int(classes.min()), int(classes.max()), len(weight))
+    bounds = Bounds(f"{call}: gamma", above=0.0)
+    gamma = _one_number(call, gamma, bounds, inputs.hidden)
+    if theta is not None and isinstance(omega, KernelRegularizer) and omega.bounds is not None:
+        theta = _one_number(call, theta, omega.bounds, inputs.hidden)
+    mapping = linear_rows.Mapping(omega, argmax_rows, gamma, theta)
+    loss = linear_loss.linear_fenchel_young(mapping, inputs, rows, ignore_index, reduction)
+    return (loss.reshape(target.shape) if reduction == "none" else loss).to(dtype)
+
+
+def _autocast(x: Tensor) -> bool:
+    return torch.is_autocast_enabled(x.device.type)
+
+
+def _one_number(call: str, value: Any, bounds: Bounds, like: Tensor) -> Any:
+    """A strength that all rows share, checked against its bounds: a number, or a tensor of one number."""
+    bounds.check(value)
+    if not isinstance(value, Tensor):
+        return value
+    if value.numel() != 1:
+        raise ValueError(
+            f"`{call}` takes strengths that all rows share, tensors of one number. Got shape {tuple(value.shape)}: "
+            "use `fenchel_young_loss`."
+        )
+    if is_plain(value) and value.is_cpu:
+        bounds.check(float(value.detach()))
+    work = torch.float64 if like.dtype == torch.float64 else torch.float32
+    return value.reshape(()).to(device=like.device, dtype=work)
 
 
 def _lay_out(

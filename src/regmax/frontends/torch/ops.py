@@ -102,6 +102,13 @@ def call_argmax(
     return y
 
 
+def argmax_into(x: Tensor, y: Tensor, bits: Tensor, theta: float, gamma: float, kernel: str) -> None:
+    """Map the rows of x / gamma into existing memory; all tensors are contiguous and on the CPU."""
+    d = x.shape[-1]
+    arguments = x.numel() // d if d else 0, d, theta, gamma, get_num_threads(), *_bits_pointers(bits)
+    native.core.argmax(x.itemsize, native.CODES[kernel], x.data_ptr(), y.data_ptr(), *arguments)
+
+
 def call_jacobian_product(
     v: Tensor,
     y: Tensor,

@@ -14,6 +14,7 @@ DeBERTa) accepts the name, computes softmax, and may misread the boolean masks t
 from regmax.integrations.transformers.checking import check
 from regmax.integrations.transformers.layers import prepare
 from regmax.integrations.transformers.registry import register
+from regmax.integrations.transformers.sampling import SparseLogitsProcessor
 from regmax.integrations.transformers.saving import from_pretrained, save_pretrained
 
-__all__ = ["check", "from_pretrained", "prepare", "register", "save_pretrained"]
+__all__ = ["SparseLogitsProcessor", "check", "from_pretrained", "prepare", "register", "save_pretrained"]
