@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from regmax import lazy
 from regmax.functional import (
     duality_gap,
+    entmax,
     fusedmax,
     oscarmax,
     project_simplex,
@@ -23,6 +24,7 @@ from regmax.groups import Groups, groups
 from regmax.regularizers import (
     FusedLasso,
     NegativeEntropy,
+    NegativeTsallisEntropy,
     Oscar,
     OscarComposition,
     Regularizer,
@@ -36,6 +38,7 @@ __all__ = [
     "FusedLasso",
     "Groups",
     "NegativeEntropy",
+    "NegativeTsallisEntropy",
     "Oscar",
     "OscarComposition",
     "Regularizer",
@@ -46,6 +49,7 @@ __all__ = [
     "attention",
     "compat",
     "duality_gap",
+    "entmax",
     "fusedmax",
     "groups",
     "integrations",

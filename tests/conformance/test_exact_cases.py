@@ -29,6 +29,7 @@ TENSORS = {
     "prox_tv1d 0.1 tenths 9 float64 3",
     "prox_tv1d 0.1 tenths 9 float64 5",
     "fusedmax 0.125 flat 300 float32",
+    "entmax 1.5 stairs 300 float32",
     "sqpnormmax 1.5 found 4",
 }
 BATCHES = (1, 33)  # one row takes other paths through the core than many

@@ -2,7 +2,15 @@
 
 from regmax.nn.annealing import AnnealGamma
 from regmax.nn.attention import MultiheadAttention
-from regmax.nn.mappings import Fusedmax, Oscarmax, RegularizedArgmax, Softmax, Sparsemax, Sqpnormmax
+from regmax.nn.mappings import (
+    Entmax,
+    Fusedmax,
+    Oscarmax,
+    RegularizedArgmax,
+    Softmax,
+    Sparsemax,
+    Sqpnormmax,
+)
 from regmax.nn.recording import AttentionRecord
 from regmax.nn.seq2seq import AdditiveAttention, GlobalAttention, PreparedMemory
 
@@ -10,6 +18,7 @@ __all__ = [
     "AdditiveAttention",
     "AnnealGamma",
     "AttentionRecord",
+    "Entmax",
     "Fusedmax",
     "GlobalAttention",
     "MultiheadAttention",
