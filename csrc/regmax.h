@@ -40,6 +40,7 @@ enum regmax_kernel {
   REGMAX_OSCARMAX = 2,   /* theta = lam >= 0 */
   REGMAX_SQPNORMMAX = 3, /* theta = p in (1, 2] */
   REGMAX_PROX_TV1D = 4,  /* theta = lam >= 0; no simplex: argmin 1/2 |z - x|^2 + lam sum |z_i+1 - z_i| */
+  REGMAX_ENTMAX = 6,     /* theta = alpha in [1, 2] */
   REGMAX_PROX_OSCAR = 5  /* theta = lam >= 0; no simplex: OWL prox with weights lam (d - k), k = 1..d kept */
 };
 

@@ -34,6 +34,6 @@ KERNELS = {
     "sqpnormmax": Kernel("none", constant_jacobian=False),
     "prox_tv1d": Kernel("segments", constant_jacobian=True),
     "prox_oscar": Kernel("clusters", constant_jacobian=True),
-    "entmax": Kernel("none", constant_jacobian=False, core=False),
+    "entmax": Kernel("none", constant_jacobian=False),
     "softmax": Kernel("none", constant_jacobian=False, core=False),
 }
