@@ -27,8 +27,12 @@ REGMAX_INLINE Vec<T> tsallis_ratio(Vec<T> x, Vec<T> rate, Vec<T> exponent, Vec<T
   const Vec<T> safe = select(inside, w, splat(T(1))), lost = select(inside, share, Vec<T>{});
   const Vec<T> log_w = log_one_minus<T>(lost, safe) * splat(T(log2_e));
   *power = select(inside, exp2_of<T>(exponent * log_w), Vec<T>{});
-  return select(inside, exp2_of<T>(exponent * log_w + log_w), Vec<T>{});
+  return *power * safe;
 }
+
+// Newton's convergence is quadratic: the step after a relative step below this one is below rounding.
+template <class T>
+constexpr T last_step = sizeof(T) == sizeof(float) ? T(2e-5) : T(1e-9);
 
 // --- One row ---
 
@@ -59,11 +63,13 @@ inline double tsallis_step(double m, double a, const TsallisSums& sums) {
 // The weights r and their sum, for scores relative to their maximum; 0 < a < 1.
 template <class T>
 inline double tsallis_weights(const T* x, int64_t count, double m, double a, T* y) {
+  double step = 1;
   for (int round = 0;; ++round) {
     const TsallisSums sums = tsallis_sums<T>(x, count, m, a, y);
-    const double step = tsallis_step(m, a, sums), lower = m * (1 - step);
-    if (step <= 4 * static_cast<double>(rounding<T>) || !(lower < m) || round == 100) return sums.s;
-    m = lower;
+    if (step < static_cast<double>(last_step<T>) || round == 100) return sums.s;
+    step = tsallis_step(m, a, sums);
+    if (step <= 4 * static_cast<double>(rounding<T>)) return sums.s;
+    m *= 1 - step;
   }
 }
 
@@ -97,7 +103,7 @@ struct LaneTsallis {
 template <class T>
 inline uint32_t lane_tsallis_root(const Vec<T>* x, int count, int rounds, const LaneTsallis<T>& p, Vec<T>* m, Vec<T>* y,
                                   Vec<T>* sum) {
-  const Vec<T> one = splat(T(1)), tolerance = splat(64 * rounding<T>);
+  const Vec<T> one = splat(T(1)), tolerance = splat(last_step<T>);
   Where<T> moving = equal(one, one);
   for (int round = 0;; ++round) {
     Vec<T> s[unrolled] = {}, c[unrolled] = {};
@@ -114,7 +120,7 @@ inline uint32_t lane_tsallis_root(const Vec<T>* x, int count, int rounds, const 
     const Vec<T> log_f = log_of<T>(*m) + p.a * log_of<T>(*sum);
     const Vec<T> step = (one - exp2_of<T>(log_f * splat(T(-log2_e)))) * *sum / total<T>(c);
     *m = select(moving, *m * (one - step), *m);
-    moving = moving & greater(larger(step, -step), tolerance);  // convergence is quadratic
+    moving = moving & greater(larger(step, -step), tolerance);
   }
 }
 
@@ -145,7 +151,7 @@ REGMAX_INLINE Vec<T> lane_square_step(const SquareSums<T>& s) {
 // Moves t to the root, or towards it for the given number of rounds; `sum` is S_2.
 template <class T>
 inline uint32_t lane_square_root(const Vec<T>* x, int count, int rounds, Vec<T>* t, Vec<T>* sum) {
-  const Vec<T> one = splat(T(1)), tolerance = splat(64 * rounding<T>);
+  const Vec<T> one = splat(T(1)), tolerance = splat(last_step<T>);
   Where<T> moving = equal(one, one);
   for (int round = 0;; ++round) {
     const SquareSums<T> sums = lane_square_sums<T>(x, count, *t);

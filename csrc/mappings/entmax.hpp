@@ -176,16 +176,18 @@ struct Entmax : Entmax15 {
       const Vec<T> alpha = larger(smaller(p.theta, splat(T(2))), splat(T(1.02)));
       powers_.a = alpha - one;
       powers_.exponent = one / powers_.a - one;
-      Vec<T> m = one, sum;
-      lane_tsallis_root<T>(maxima, lanes<T>, 2, powers_, &m, static_cast<Vec<T>*>(nullptr), &sum);
-      return m / powers_.a * splat(-1 - 32 * rounding<T>);
+      Vec<T> sum;
+      start_ = one;
+      lane_tsallis_root<T>(maxima, lanes<T>, 2, powers_, &start_, static_cast<Vec<T>*>(nullptr), &sum);
+      start_ = smaller(start_ * splat(1 + 32 * rounding<T>), one);
+      return -start_ / powers_.a;
     }
     // A row's alpha decides how it is solved, not that of the other rows in its group.
     uint32_t solve(LaneProblem<T>& p, Vec<T>* y) {
       const Where<T> squares = equal(p.theta, splat(T(1.5)));
       const uint32_t by_squares = bits(squares);
       if (by_squares == all_lanes<T>) return solve_squares(p, y);
-      Vec<T> m = splat(T(1)), sum;
+      Vec<T> m = start_, sum;
       const uint32_t unsettled = lane_tsallis_root<T>(p.x, p.count, 24, powers_, &m, y, &sum);
       for (int k = 0; k < p.count; ++k) y[k] /= sum;
       if (!by_squares) return unsettled;
@@ -197,6 +199,7 @@ struct Entmax : Entmax15 {
 
    private:
     LaneTsallis<T> powers_;
+    Vec<T> start_;  // an upper bound of m, from the maxima
   };
 
   template <class T>

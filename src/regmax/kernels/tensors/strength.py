@@ -80,13 +80,13 @@ def _slope_of_exponential_ratio(t: Tensor) -> Tensor:
     near = t.abs() < _NEAR
     small, far = torch.where(near, t, 0), torch.where(near, 1, t)
     series = torch.ones_like(t)
-    for k in range(_TERMS, 0, -1):
+    for k in range(_TERMS[t.dtype], 0, -1):
         series = 1 + small * series * ((k + 1) / (k * (k + 2)))
     return torch.where(near, series / 2, (far * far.exp() - far.expm1()) / far**2)
 
 
-# The series is exact to float64's rounding for |t| < _NEAR; beyond it the closed form loses no digits.
-_NEAR, _TERMS = 0.5, 14
+# The series is exact to rounding for |t| < _NEAR; beyond it the closed form loses no digits.
+_NEAR, _TERMS = 0.5, {torch.float32: 8, torch.float64: 14}
 
 
 _GRADIENT: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
