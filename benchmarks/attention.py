@@ -29,10 +29,10 @@ from regmax.files import write_atomically
 from regmax.timing import in_turns
 
 HEADS, HEAD = 8, 64
-MAPPINGS = ("sparsemax", "fusedmax", "oscarmax", "sqpnormmax")
+MAPPINGS = ("sparsemax", "fusedmax", "oscarmax", "sqpnormmax", "entmax")
 SCORES = ("attention", "flat", "uniform")
 # Upper bounds of the time relative to softmax, for attention-like scores and for flat ones.
-BARS = {"sparsemax": 0.2, "fusedmax": 0.3, "oscarmax": 0.3, "sqpnormmax": 0.3}
+BARS = {"sparsemax": 0.2, "fusedmax": 0.3, "oscarmax": 0.3, "sqpnormmax": 0.3, "entmax": 0.3}
 FORWARD_BAR, FLAT_BAR, MEMORY_BAR = 0.8, 1.2, 0.15
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -20,12 +20,18 @@ from regmax.kernels import native
 from regmax.timing import in_turns
 
 SCORES = 2**20
-KERNELS = ("sparsemax", "fusedmax", "oscarmax", "sqpnormmax")
+KERNELS = ("sparsemax", "fusedmax", "oscarmax", "sqpnormmax", "entmax")
 
 
 def strength(kernel: str, d: int) -> float:
     """The strength at which a mapping is timed."""
-    return {"sparsemax": 0.0, "fusedmax": 0.1, "oscarmax": min(0.01, 1 / d), "sqpnormmax": 1.5}[kernel]
+    return {
+        "sparsemax": 0.0,
+        "fusedmax": 0.1,
+        "oscarmax": min(0.01, 1 / d),
+        "sqpnormmax": 1.5,
+        "entmax": 1.5,
+    }[kernel]
 
 
 def make_scores(kind: str, d: int) -> torch.Tensor:

@@ -15,7 +15,7 @@ from regmax.timing import in_turns
 
 SCORES = 2**18
 TIERS = ("lanes", "whole", "scalar")
-STRENGTHS = {"sparsemax": None, "fusedmax": 0.1, "oscarmax": "0.4 / d", "sqpnormmax": 1.5}
+STRENGTHS = {"sparsemax": None, "fusedmax": 0.1, "oscarmax": "0.4 / d", "sqpnormmax": 1.5, "entmax": 1.5}
 
 
 def calls(kernel: str, x: np.ndarray, theta: float) -> dict[str, object]:

@@ -40,7 +40,8 @@ enum regmax_kernel {
   REGMAX_OSCARMAX = 2,   /* theta = lam >= 0 */
   REGMAX_SQPNORMMAX = 3, /* theta = p in (1, 2] */
   REGMAX_PROX_TV1D = 4,  /* theta = lam >= 0; no simplex: argmin 1/2 |z - x|^2 + lam sum |z_i+1 - z_i| */
-  REGMAX_PROX_OSCAR = 5  /* theta = lam >= 0; no simplex: OWL prox with weights lam (d - k), k = 1..d kept */
+  REGMAX_PROX_OSCAR = 5, /* theta = lam >= 0; no simplex: OWL prox with weights lam (d - k), k = 1..d kept */
+  REGMAX_ENTMAX = 6      /* theta = alpha in [1, 2] */
 };
 
 enum regmax_status { REGMAX_OK = 0, REGMAX_OUT_OF_MEMORY = 1, REGMAX_BAD_ARGUMENT = 2 };
@@ -88,7 +89,7 @@ int32_t regmax_prox_owl(const regmax_rows* rows);
  */
 typedef struct regmax_attention {
   int32_t dtype;  /* of q, k, v, bias, out, values and the gradients */
-  int32_t kernel; /* REGMAX_SPARSEMAX, ..., REGMAX_SQPNORMMAX */
+  int32_t kernel; /* one whose result is on the simplex */
   int32_t is_causal;
   double theta, scale;
   int64_t heads, groups, queries, keys, e, e_v;

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "mappings/entmax.hpp"
 #include "mappings/fusedmax.hpp"
 #include "mappings/oscarmax.hpp"
 #include "mappings/proximal.hpp"
@@ -45,6 +46,8 @@ inline int32_t with_kernel(int32_t kernel, const Use& use) {
       return use(Oscarmax());
     case REGMAX_SQPNORMMAX:
       return use(Sqpnormmax());
+    case REGMAX_ENTMAX:
+      return use(Entmax());
     case REGMAX_PROX_TV1D:
       return use(ProxTv1d());
     case REGMAX_PROX_OSCAR:
@@ -64,6 +67,9 @@ inline int32_t with_mapping(int32_t kernel, double theta, const double* thetas, 
       if (!Mapping::accepts(thetas[i])) return int32_t{REGMAX_BAD_ARGUMENT};
     }
     if (!thetas && Mapping::is_sparsemax(theta)) return use(Sparsemax());
+    if constexpr (std::is_same_v<Mapping, Entmax>) {
+      if (!thetas && theta == 1.5) return use(Entmax15());
+    }
     return use(mapping);
   });
 }

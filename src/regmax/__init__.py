@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from regmax import lazy
 from regmax.functional import (
     duality_gap,
+    entmax,
     fusedmax,
     oscarmax,
     project_capped_simplex,
@@ -25,6 +26,7 @@ from regmax.losses import fenchel_young_loss, linear_fenchel_young_loss
 from regmax.regularizers import (
     FusedLasso,
     NegativeEntropy,
+    NegativeTsallisEntropy,
     Oscar,
     OscarComposition,
     Regularizer,
@@ -39,6 +41,7 @@ __all__ = [
     "FusedLasso",
     "Groups",
     "NegativeEntropy",
+    "NegativeTsallisEntropy",
     "Oscar",
     "OscarComposition",
     "Regularizer",
@@ -49,6 +52,7 @@ __all__ = [
     "attention",
     "compat",
     "duality_gap",
+    "entmax",
     "fenchel_young_loss",
     "fusedmax",
     "groups",

@@ -9,6 +9,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 _NUMPY = (np.ndarray, np.generic)
+# The power series of `exponential_ratio` is exact to float64's rounding for |t| < _NEAR.
+_NEAR, _TERMS = 0.5, 15
 
 A = TypeVar("A")
 _Own = TypeVar("_Own", covariant=True)
@@ -132,6 +134,17 @@ def kept_first(y: Any, mask: Any) -> tuple[Any, Any]:
 def zero_deleted(y: Any, mask: Any) -> Any:
     """`y` with exact zeros where `mask` is False."""
     return y if mask is None else namespace(y).where(mask, y, 0.0)
+
+
+def exponential_ratio(t: Any) -> Any:
+    """(exp(t) - 1) / t, 1 at t = 0, and as exact as its derivatives for every t."""
+    xp = namespace(t)
+    near = abs(t) < _NEAR
+    small, far = xp.where(near, t, 0.0), xp.where(near, 1.0, t)
+    series = xp.ones_like(t)
+    for k in range(_TERMS, 1, -1):  # 1 + t/2 (1 + t/3 (1 + ...))
+        series = 1 + small * series / k
+    return xp.where(near, series, xp.expm1(far) / far)
 
 
 def ranks(y: Any) -> Any:

@@ -8,7 +8,7 @@ tight. No argmax is computed, so the gap also detects errors of regmax's kernels
 from collections.abc import Callable
 from typing import Any
 
-from regmax.arrays import framework, kept_first, namespace, ranks, sort_descending
+from regmax.arrays import exponential_ratio, framework, kept_first, namespace, ranks, sort_descending
 from regmax.regularizers import KernelRegularizer, Regularizer
 
 _ALMOST_ZERO = 1e-300
@@ -84,6 +84,26 @@ def _squared_p_norm(p: Any, x: Any, y: Any, keep: Any) -> Any:
     """
     tau = (x * y).sum(-1, keepdims=True) - _norm(y, p) ** 2
     return _above(tau, x, keep, p / (p - 1))
+
+
+def _tsallis_entropy(alpha: Any, x: Any, y: Any, keep: Any) -> Any:
+    """For every tau, tau + (sum_i w_i^alpha - 1) / alpha with w = (1 + a (x - tau))_+^(1/a), a = alpha - 1.
+
+    This is the conjugate of (w^alpha - w) / (alpha a); at a = 0, w = exp(x - tau). At the optimum w = y, and x - tau is
+    the gradient (y^a - 1) / a on the support.
+    """
+    xp, a = namespace(x), alpha - 1
+    logarithm = xp.log(xp.where(y > 0, y, 1.0))
+    gradient = logarithm * exponential_ratio(a * logarithm)
+    tau = ((x - gradient) * y).sum(-1, keepdims=True)
+    above = x - tau
+    reach = a * above
+    inside = keep & (reach > -1)
+    reach = xp.where(inside, reach, 0.0)
+    curved = abs(reach) > 0
+    growth = xp.where(curved, xp.log1p(reach) / xp.where(curved, reach, 1.0), 1.0)
+    powers = xp.where(inside, xp.exp(alpha * above * growth), 0.0)
+    return (tau + (powers.sum(-1, keepdims=True) - 1) / alpha)[..., 0]
 
 
 def _above(tau: Any, w: Any, keep: Any, q: Any = 2.0) -> Any:
@@ -187,6 +207,7 @@ _DUALS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "softmax": _log_sum_exp,
     "sparsemax": _squared_norm,
     "sqpnormmax": _squared_p_norm,
+    "entmax": _tsallis_entropy,
     "fusedmax": _fused_lasso,
     "oscarmax": _oscar,
 }

@@ -1,7 +1,7 @@
 """The public functions: the mappings, max_Omega and Pi_Omega, the duality gap, and the proximal operators.
 
 Common arguments: `dim` is the dimension of the scores; `mask` is boolean, True = keep, and broadcasts to the scores;
-masked positions and scores of -inf are deleted; `gamma`, `lam` and `p` are numbers, or arrays of the scores'
+masked positions and scores of -inf are deleted; `gamma`, `lam`, `p` and `alpha` are numbers, or arrays of the scores'
 framework that broadcast against the scores with size 1 along `dim` (one per head: shape `(heads, 1, 1)`).
 """
 
@@ -17,6 +17,7 @@ from regmax.regularizers import (
     FusedLasso,
     KernelRegularizer,
     NegativeEntropy,
+    NegativeTsallisEntropy,
     Oscar,
     Regularizer,
     SquaredNorm,
@@ -152,6 +153,37 @@ def sqpnormmax(
         [0.579 0.421 0.   ]
     """
     return frontend("sqpnormmax(scores)", scores).mapping(SquaredPNorm, p, scores, dim, gamma, mask)
+
+
+def entmax(
+    scores: Array[A],
+    dim: int = -1,
+    *,
+    alpha: Strength = 1.5,
+    gamma: Strength = 1.0,
+    mask: AnyArray | None = None,
+) -> A:
+    """alpha-entmax: argmax over the simplex of <x, y> - gamma (sum_i y_i^alpha - 1) / (alpha (alpha - 1)).
+
+    The family that joins softmax (alpha = 1) and sparsemax (alpha = 2) continuously: the larger alpha, the sparser.
+    At gamma = 1, y_i = ((alpha - 1) x_i - tau)_+^(1 / (alpha - 1)) (Peters, Niculae and Martins, 2019).
+
+    Args:
+        scores: a NumPy array or a torch tensor.
+        dim: the dimension that is mapped to the simplex.
+        alpha: in [1, 2]; learned with `nn.Entmax(learnable="alpha")`.
+        gamma: the strength of the regularizer, positive.
+        mask: boolean, True = keep.
+
+    Returns:
+        Weights of the scores' shape and type, which sum to 1 along `dim`.
+
+    Example:
+        >>> import numpy as np, regmax
+        >>> print(regmax.entmax(np.array([1.0, 0.5, -1.0]), alpha=1.5).round(3))
+        [0.674 0.326 0.   ]
+    """
+    return frontend("entmax(scores)", scores).mapping(NegativeTsallisEntropy, alpha, scores, dim, gamma, mask)
 
 
 @overload

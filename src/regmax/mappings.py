@@ -14,6 +14,7 @@ from regmax.regularizers import (
     FusedLasso,
     KernelRegularizer,
     NegativeEntropy,
+    NegativeTsallisEntropy,
     Oscar,
     SquaredNorm,
     SquaredPNorm,
@@ -43,7 +44,7 @@ class NamedMapping:
 
     @property
     def strength(self) -> str | None:
-        """The name of its strength, `lam` or `p`; None if gamma is the only one."""
+        """The name of its strength, `lam`, `p` or `alpha`; None if gamma is the only one."""
         return self.regularizer.strength
 
     @property
@@ -102,6 +103,7 @@ MAPPINGS: dict[str, NamedMapping] = {
         NamedMapping("fusedmax", FusedLasso, symbol="λ", sparsemax_at=0.0),
         NamedMapping("oscarmax", Oscar, symbol="λ", sparsemax_at=0.0),
         NamedMapping("sqpnormmax", SquaredPNorm, symbol="p", printed="sq-pnorm-max", sparsemax_at=2.0),
+        NamedMapping("entmax", NegativeTsallisEntropy, symbol="α", sparsemax_at=2.0),
     )
 }
 
@@ -159,7 +161,7 @@ def at(strengths: Mapping[str, float], *, without: tuple[str, ...] = ()) -> dict
     """The regularizer of every mapping, at the strength given under the mapping's name or at its default.
 
     Example:
-        >>> at({"fusedmax": 0.2}, without=("oscarmax", "sqpnormmax"))
+        >>> at({"fusedmax": 0.2}, without=("oscarmax", "sqpnormmax", "entmax"))
         {'softmax': NegativeEntropy(), 'sparsemax': SquaredNorm(), 'fusedmax': FusedLasso(lam=0.2)}
     """
     for name in (*strengths, *without):

@@ -13,7 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 import regmax
 from regmax.kernels import native
 
-SPARSE = ("sparsemax", "fusedmax", "oscarmax", "sqpnormmax")
+SPARSE = ("sparsemax", "fusedmax", "oscarmax", "sqpnormmax", "entmax")
 
 
 @pytest.mark.parametrize("mapping", ["softmax", *SPARSE])

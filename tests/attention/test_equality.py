@@ -60,7 +60,7 @@ def test_gradients_pass_gradcheck(mapping: Any, is_causal: bool, fused_calls: li
     assert fused_calls
 
 
-@pytest.mark.parametrize("mapping", ["sparsemax", "fusedmax", "oscarmax", "sqpnormmax"])
+@pytest.mark.parametrize("mapping", ["sparsemax", "fusedmax", "oscarmax", "sqpnormmax", "entmax"])
 def test_second_derivatives_are_those_of_the_dense_composition(mapping: str, fused_calls: list[str]) -> None:
     inputs = draw(batch=(), heads=1, queries=8, keys=6, e=3, e_v=2, dtype=torch.float64)
     assert torch.autograd.gradgradcheck(lambda *x: regmax.attention(*x, mapping=mapping), inputs)
@@ -94,7 +94,7 @@ def test_fused_weights_are_bitwise_equal(fused_calls: list[str]) -> None:
     assert (dense[..., 1:] == dense[..., :-1])[joined].float().mean() > 0.999
 
 
-@pytest.mark.parametrize("mapping", ["sparsemax", "fusedmax", "oscarmax", "sqpnormmax"])
+@pytest.mark.parametrize("mapping", ["sparsemax", "fusedmax", "oscarmax", "sqpnormmax", "entmax"])
 @pytest.mark.parametrize("shape", [(4, 33, 47), (4, 1, 47), (1, 33, 47), (33, 47), (2, 1, 1, 47)], ids=str)
 def test_a_bias_is_added_to_the_scores(mapping: str, shape: tuple[int, ...], fused_calls: list[str]) -> None:
     inputs = draw(dtype=torch.float64)

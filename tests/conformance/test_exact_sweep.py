@@ -52,4 +52,4 @@ def test_the_sweep_counts_by_kernel_and_type(
     assert "20 rows, seed 0: 0 faults" in capsys.readouterr().out
     monkeypatch.setattr(exact_sweep, "by_core", lambda case, tier: 0 * by_reference(case))
     assert exact_sweep.main(["--rows", "20", "--longest", "9", "--only", "core"]) == 1
-    assert "core, any tier sqpnormmax float64 values" in capsys.readouterr().out
+    assert "core, any tier sqpnormmax float32 values" in capsys.readouterr().out

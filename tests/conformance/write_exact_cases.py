@@ -31,6 +31,7 @@ LONG = {
     ("oscarmax", 2.0**-12): [(2048, "ramp", "float32"), (1024, "tent", "float64")],
     ("oscarmax", 2.0**-7): [(300, "flat", "float32"), (600, "ties", "float64")],
     ("sqpnormmax", 1.5): [(300, "stairs", "float32"), (2048, "peak", "float64"), (600, "ties", "float32")],
+    ("entmax", 1.5): [(300, "stairs", "float32"), (2048, "peak", "float64"), (600, "ties", "float32")],
     ("softmax", None): [(600, "ties", "float32"), (2048, "peak", "float64")],
     ("prox_tv1d", 0.125): [(600, "sawtooth", "float32"), (600, "ties", "float64")],
     ("prox_oscar", 2.0**-12): [(1024, "ramp", "float32"), (600, "ties", "float64")],

@@ -254,7 +254,7 @@ def test_the_commands_train_evaluate_and_tabulate(tmp_path: Path, capsys: Captur
 
 def test_a_command_that_cannot_work_says_why_in_one_line(tmp_path: Path, capsys: Captured) -> None:
     assert main(["train", "translation", "--mapping", "hardmax", "--out", str(tmp_path / "run")]) == 2
-    names = "softmax, sparsemax, fusedmax, oscarmax, sqpnormmax"
+    names = "softmax, sparsemax, fusedmax, oscarmax, sqpnormmax, entmax"
     assert capsys.readouterr().err == f"regmax train: `mapping` must be one of {names}. Got 'hardmax'.\n"
     assert main(["train", "translation", "--train", "a", "b", "--out", str(tmp_path / "run")]) == 2
     assert "`train`, `dev` and `test` must be given together" in capsys.readouterr().err

@@ -163,6 +163,8 @@ KERNELS = [
     ("fusedmax", 0.1),
     ("oscarmax", 0.01),
     ("sqpnormmax", 1.5),
+    ("entmax", 1.5),
+    ("entmax", 1.2),
     ("prox_tv1d", 0.1),
     ("prox_oscar", 0.1),
 ]

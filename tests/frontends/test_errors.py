@@ -84,6 +84,13 @@ def test_a_p_outside_its_interval_raises(array: Any, p: float) -> None:
         regmax.sqpnormmax(array(X), p=p)
 
 
+@FRAMEWORKS
+@pytest.mark.parametrize("alpha", [0.99, 2.1, -1.5, float("nan"), float("inf")])
+def test_an_alpha_outside_its_interval_raises(array: Any, alpha: float) -> None:
+    with pytest.raises(ValueError, match=rf"`entmax\(..., alpha=...\)` must be in \[1, 2\]\. Got {alpha}"):
+        regmax.entmax(array(X), alpha=alpha)
+
+
 @pytest.mark.parametrize(
     ("regularizer", "parameter", "value"),
     [
@@ -91,6 +98,7 @@ def test_a_p_outside_its_interval_raises(array: Any, p: float) -> None:
         ("Oscar", "lam", -1.0),
         ("OscarComposition", "lam", float("nan")),
         ("SquaredPNorm", "p", 1.0),
+        ("NegativeTsallisEntropy", "alpha", 0.9),
     ],
 )
 def test_a_regularizer_refuses_its_parameters_when_it_is_made(
@@ -102,7 +110,7 @@ def test_a_regularizer_refuses_its_parameters_when_it_is_made(
 
 @FRAMEWORKS
 @pytest.mark.parametrize(
-    ("mapping", "name"), [("fusedmax", "lam"), ("sqpnormmax", "p"), ("sparsemax", "gamma")]
+    ("mapping", "name"), [("fusedmax", "lam"), ("entmax", "alpha"), ("sparsemax", "gamma")]
 )
 @pytest.mark.parametrize("value", ["0.1", None, [0.1]], ids=["str", "None", "list"])
 def test_a_strength_that_is_no_number_raises(array: Any, mapping: str, name: str, value: Any) -> None:
@@ -112,7 +120,7 @@ def test_a_strength_that_is_no_number_raises(array: Any, mapping: str, name: str
 
 @FRAMEWORKS
 @pytest.mark.parametrize(
-    ("mapping", "name"), [("fusedmax", "lam"), ("oscarmax", "lam"), ("sparsemax", "gamma")]
+    ("mapping", "name"), [("fusedmax", "lam"), ("entmax", "alpha"), ("sparsemax", "gamma")]
 )
 def test_an_array_with_one_bad_strength_raises(array: Any, mapping: str, name: str) -> None:
     with pytest.raises(ValueError, match=rf"{name}.*must be .*Got -1"):

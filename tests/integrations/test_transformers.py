@@ -14,7 +14,7 @@ from torch.nn import functional
 import regmax
 from regmax.integrations import transformers as sparse
 
-MAPPINGS = ("softmax", "sparsemax", "fusedmax", "oscarmax", "sqpnormmax")
+MAPPINGS = ("softmax", "sparsemax", "fusedmax", "oscarmax", "sqpnormmax", "entmax")
 EVERY_MODEL = pytest.mark.parametrize("architecture", MODELS)
 TEXTS = pytest.mark.parametrize("architecture", [name for name, model in MODELS.items() if not model.pixels])
 EVERY_MAPPING = pytest.mark.parametrize("mapping", MAPPINGS)

@@ -45,7 +45,15 @@ def batch_of(kernel: str, theta: float) -> tuple[Batch, np.ndarray]:
 
 
 MAPPINGS = pytest.mark.parametrize(
-    ("kernel", "theta"), [("sparsemax", 0.0), ("fusedmax", 0.1), ("oscarmax", 0.02), ("sqpnormmax", 1.5)]
+    ("kernel", "theta"),
+    [
+        ("sparsemax", 0.0),
+        ("fusedmax", 0.1),
+        ("oscarmax", 0.02),
+        ("sqpnormmax", 1.5),
+        ("entmax", 1.5),
+        ("entmax", 1.25),
+    ],
 )
 
 

@@ -13,7 +13,14 @@ from regmax.kernels import KERNELS, native, reference, tensors
 
 Array = np.ndarray
 N, D = 9, 13
-THETAS = {"fusedmax": 0.1, "oscarmax": 0.02, "sqpnormmax": 1.5, "prox_tv1d": 0.2, "prox_oscar": 0.02}
+THETAS = {
+    "fusedmax": 0.1,
+    "oscarmax": 0.02,
+    "sqpnormmax": 1.5,
+    "entmax": 1.5,
+    "prox_tv1d": 0.2,
+    "prox_oscar": 0.02,
+}
 RNG = np.random.default_rng(3)
 X = 1.5 * RNG.normal(size=(N, D))
 V = RNG.normal(size=(N, D))
@@ -66,7 +73,7 @@ def strength(kernel: str, per_row: bool) -> Any:
     """The kernel's strength: None, a number, or one per row."""
     if kernel not in THETAS:
         return None
-    return THETAS[kernel] * PER_ROW if per_row and kernel != "sqpnormmax" else THETAS[kernel]
+    return THETAS[kernel] * PER_ROW if per_row and kernel not in ("sqpnormmax", "entmax") else THETAS[kernel]
 
 
 @pytest.mark.parametrize("module", [reference, native, tensors])

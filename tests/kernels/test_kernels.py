@@ -17,15 +17,18 @@ THETAS: dict[str, tuple[float | None, ...]] = {
     "fusedmax": (0.0, 0.1, 3.0),
     "oscarmax": (0.0, 0.01, 0.3),
     "sqpnormmax": (1.01, 1.5, 1.9, 2.0),
+    "entmax": (1.0, 1.000001, 1.001, 1.25, 1.5, 1.9, 2.0),
     "prox_tv1d": (0.0, 0.1, 3.0),
     "prox_oscar": (0.0, 0.01, 0.3),
 }
 CASES = [(kernel, theta) for kernel in KERNELS for theta in THETAS[kernel]]
-SMOOTH = [("softmax", None), ("sqpnormmax", 1.5), ("sqpnormmax", 1.2)]
+SMOOTH = [("softmax", None), ("sqpnormmax", 1.5), ("sqpnormmax", 1.2), ("entmax", 1.5), ("entmax", 1.2)]
 LEARNABLE = [
     ("fusedmax", 0.1),
     ("oscarmax", 0.01),
     ("sqpnormmax", 1.5),
+    ("entmax", 1.5),
+    ("entmax", 1.05),
     ("prox_tv1d", 0.3),
     ("prox_oscar", 0.02),
 ]
@@ -113,7 +116,7 @@ def test_jacobian_products_agree_with_the_reference(kernel: str, theta: float | 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
-    ("kernel", "theta"), [case for case in CASES if case[0] not in ("softmax", "sqpnormmax")]
+    ("kernel", "theta"), [case for case in CASES if case[0] not in ("softmax", "sqpnormmax", "entmax")]
 )
 def test_supports_and_groups_are_those_of_the_reference(
     kernel: str, theta: float | None, dtype: torch.dtype

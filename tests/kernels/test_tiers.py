@@ -11,7 +11,14 @@ from fronts import TIERS, forced_tier
 import regmax
 from regmax.kernels import native
 
-STRENGTHS = [("sparsemax", None), ("fusedmax", 0.1), ("oscarmax", 0.02), ("sqpnormmax", 1.5)]
+STRENGTHS = [
+    ("sparsemax", None),
+    ("fusedmax", 0.1),
+    ("oscarmax", 0.02),
+    ("sqpnormmax", 1.5),
+    ("entmax", 1.5),
+    ("entmax", 1.3),
+]
 
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
@@ -51,7 +58,7 @@ def test_the_tiers_agree(kernel: str, theta: float | None, d: int, dtype: type) 
 
 
 @pytest.mark.parametrize("scale", [0.02, 1.0])
-@pytest.mark.parametrize("mapping", ["sparsemax", "fusedmax", "oscarmax", "sqpnormmax"])
+@pytest.mark.parametrize("mapping", ["sparsemax", "fusedmax", "oscarmax", "sqpnormmax", "entmax"])
 def test_attention_agrees_on_each_tier(mapping: str, scale: float) -> None:
     torch.manual_seed(0)
     q, k, v = (scale * torch.randn(2, 70, 16, dtype=torch.float64) for _ in range(3))

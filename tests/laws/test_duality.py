@@ -72,7 +72,7 @@ def test_strengths_per_row_masks_and_dims(entry: Entry, front: Front) -> None:
     def made(front_array: Any) -> Any:
         if strength is None:
             return omega()
-        values = np.linspace(1.2, 1.9, 6) if strength == "p" else np.linspace(0.0, 0.4, 6)
+        values = np.linspace(1.2, 1.9, 6) if strength in ("p", "alpha") else np.linspace(0.0, 0.4, 6)
         return omega(front_array(values[:, None]))
 
     def at_argmax(a: Any, mask: Any, gamma: Any) -> Any:

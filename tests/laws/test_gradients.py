@@ -91,6 +91,8 @@ def closed_form(entry: Entry, y: np.ndarray) -> np.ndarray:
         return np.diag(y) - np.outer(y, y)
     if entry.mapping == "sqpnormmax":
         return _bordered_inverse(_squared_p_norm_hessian(y[support], entry.parameters["p"]), support)
+    if entry.mapping == "entmax":
+        return _bordered_inverse(np.diag(y[support] ** (entry.parameters["alpha"] - 2)), support)
     simplex = np.diag(support) - np.outer(support, support) / support.sum()
     if not entry.fuses:
         return simplex

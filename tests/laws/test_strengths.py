@@ -18,6 +18,8 @@ STRENGTHS = [
     pytest.param(Entry("fusedmax", {"lam": 0.1}), "lam", id="fusedmax-lam"),
     pytest.param(Entry("oscarmax", {"lam": 0.05}), "lam", id="oscarmax-lam"),
     pytest.param(Entry("sqpnormmax", {"p": 1.5}, beta=0.5, norm=1.5), "p", id="sqpnormmax-p"),
+    pytest.param(Entry("entmax", {"alpha": 1.5}), "alpha", id="entmax-alpha"),
+    pytest.param(Entry("entmax", {"alpha": 1.25}), "gamma", id="entmax-gamma"),
     pytest.param(Entry("softmax", norm=1), "gamma", id="softmax-gamma"),
     pytest.param(Entry("fusedmax", {"lam": 0.1}), "gamma", id="fusedmax-gamma"),
     pytest.param(Entry("sqpnormmax", {"p": 1.5}, beta=0.5, norm=1.5), "gamma", id="sqpnormmax-gamma"),

@@ -14,7 +14,7 @@ from torch.nn import functional
 import regmax
 
 WIDTH, HEADS, BATCH, QUERIES, KEYS = 16, 4, 3, 9, 11  # long enough for the sparse kernels
-MAPPINGS = ("softmax", "sparsemax", "fusedmax", "oscarmax", "sqpnormmax")
+MAPPINGS = ("softmax", "sparsemax", "fusedmax", "oscarmax", "sqpnormmax", "entmax")
 SPARSE = MAPPINGS[1:]
 EVERY_MAPPING = pytest.mark.parametrize("mapping", MAPPINGS)
 

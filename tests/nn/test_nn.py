@@ -18,6 +18,7 @@ STRENGTHS = {
     "fusedmax": ("lam", "gamma"),
     "oscarmax": ("lam", "gamma"),
     "sqpnormmax": ("p", "gamma"),
+    "entmax": ("alpha", "gamma"),
 }
 LEARNABLE = [(mapping, name) for mapping, names in STRENGTHS.items() for name in names]
 HEADS = 3
@@ -50,7 +51,7 @@ def test_defaults_are_the_functions() -> None:
 
 @pytest.mark.parametrize(("mapping", "name"), LEARNABLE)
 def test_a_learnable_strength_starts_where_it_is_told(mapping: str, name: str) -> None:
-    for start in (1.25, 1.75) if name == "p" else (1e-3, 0.1, 3.0):
+    for start in (1.25, 1.75) if name in ("p", "alpha") else (1e-3, 0.1, 3.0):
         twin = module(mapping, **{name: start}, learnable=name)
         assert float(twin.strengths[name].detach()) == pytest.approx(start, rel=1e-4)
         assert [n for n, _ in twin.named_parameters()] == [f"strengths.raw_{name}"]
@@ -109,7 +110,7 @@ def test_one_strength_per_head(mapping: str) -> None:
 @pytest.mark.parametrize("learnable", [True, False])
 def test_the_state_dict_round_trips(mapping: str, learnable: bool) -> None:
     x = scores(HEADS, 4, 6)
-    starts = {"lam": 0.05, "gamma": 1.3, "p": 1.3}
+    starts = {"lam": 0.05, "gamma": 1.3, "p": 1.3, "alpha": 1.3}
     values = {name: torch.full((HEADS, 1, 1), starts[name]) for name in STRENGTHS[mapping]}
     twin = module(mapping, **values, learnable=learnable)
     file = io.BytesIO()

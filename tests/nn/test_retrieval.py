@@ -9,7 +9,7 @@ from torch.nn import functional
 
 import regmax
 
-MAPPINGS = ("softmax", "sparsemax", "fusedmax", "oscarmax", "sqpnormmax")
+MAPPINGS = ("softmax", "sparsemax", "fusedmax", "oscarmax", "sqpnormmax", "entmax")
 NAMES, VALUES, FACTS, WIDTH = 12, 6, 6, 32
 
 

@@ -25,7 +25,7 @@ def padding() -> Tensor:
     return mask
 
 
-MAPPINGS = ("softmax", "sparsemax", "fusedmax", "oscarmax", "sqpnormmax")
+MAPPINGS = ("softmax", "sparsemax", "fusedmax", "oscarmax", "sqpnormmax", "entmax")
 
 
 def kept() -> Tensor:

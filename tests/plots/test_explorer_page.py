@@ -53,7 +53,7 @@ def choose(page: Page, control: str, value: Any, event: str = "change") -> None:
     page.settle()
 
 
-@pytest.mark.parametrize("mapping", ["softmax", "sparsemax", "fusedmax", "oscarmax", "sqpnormmax"])
+@pytest.mark.parametrize("mapping", ["softmax", "sparsemax", "fusedmax", "oscarmax", "sqpnormmax", "entmax"])
 def test_a_mapping_and_its_sliders_show_the_librarys_weights(
     tab: Tab, page_file: Path, content: dict[str, Any], mapping: str
 ) -> None:

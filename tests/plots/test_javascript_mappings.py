@@ -40,6 +40,7 @@ def random_setting(rng: np.random.Generator, mapping: str) -> Setting:
         "gamma": rng.choice((0.25, 0.5, 1, 1, 2, 3)),
         "lam": rng.choice((0, 0.01, 0.1, 0.125, 0.2, 1)),
         "p": rng.choice((1.01, 1.1, 1.5, 1.9, 2)),
+        "alpha": rng.choice((1, 1.01, 1.25, 1.5, 1.9, 2)),
     }
     return Setting(mapping, tuple((name, float(values[name])) for name in MAPPINGS[mapping].strengths))
 

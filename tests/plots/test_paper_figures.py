@@ -29,7 +29,7 @@ def lines(ax: Axes) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 def test_every_regularized_max_is_above_the_max_and_meets_it(curves: Figure) -> None:
     drawn = lines(curves.axes[0])
     t, largest = drawn.pop("max")
-    assert list(drawn) == ["softmax", "sparsemax", "fusedmax", "sqpnormmax"]
+    assert list(drawn) == ["softmax", "sparsemax", "fusedmax", "sqpnormmax", "entmax"]
     for name, (_, values) in drawn.items():
         assert np.all(values >= largest - 1e-12)
         assert (abs(values[0] - largest[0]) < 1e-12) == (name != "softmax")
@@ -48,7 +48,7 @@ def test_the_inset_shows_where_the_transitions_differ(curves: Figure) -> None:
     (inset,) = curves.axes[1].child_axes
     low, high = inset.get_xlim()
     assert low < -1 < high
-    assert len(lines(inset)) == 4
+    assert len(lines(inset)) == 5
 
 
 def test_curves_are_drawn_into_given_axes() -> None:

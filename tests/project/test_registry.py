@@ -133,6 +133,7 @@ def test_no_module_keeps_its_own_list_of_the_mappings() -> None:
         "kernels/reference/jacobians.py",
         "kernels/tensors/mappings.py",
         "kernels/tensors/jacobians.py",
+        "kernels/tensors/strength.py",
     }
     source = Path(regmax.__file__).parent
     lists = {
@@ -163,6 +164,7 @@ def test_a_name_like_no_other_is_told_all_names() -> None:
         ("fusedmax,lam=-1", r"`fusedmax\(..., lam=...\)` must be non-negative and finite\. Got -1"),
         ("oscarmax,lam=inf", r"`oscarmax\(..., lam=...\)` must be non-negative and finite\. Got inf"),
         ("sqpnormmax,p=3", r"`sqpnormmax\(..., p=...\)` must be in \(1, 2\]\. Got 3"),
+        ("entmax,alpha=0.5", r"`entmax\(..., alpha=...\)` must be in \[1, 2\]\. Got 0.5"),
         ("sparsemax,gamma=0", r"`sparsemax\(..., gamma=...\)` must be positive and finite\. Got 0"),
         ("fusedmax,gamma=nan", r"`fusedmax\(..., gamma=...\)` must be positive and finite\. Got nan"),
         ("fusedmax,p=1.5", r"`fusedmax` has the strengths gamma, lam\. Got 'p=1.5' in 'fusedmax,p=1.5'"),

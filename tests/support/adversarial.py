@@ -64,6 +64,10 @@ def expected_product(batch: Batch, y: Array, v: Array) -> Array:
             for w in (v, support)
         )
         return mv - m1 * mv.sum(axis=1, keepdims=True) / np.maximum(m1.sum(axis=1, keepdims=True), 1e-300)
+    if batch.kernel == "entmax":
+        s = np.where(support, y ** (2 - batch.theta), 0)
+        total = np.maximum(s.sum(axis=1, keepdims=True), 1e-300)
+        return s * (v - np.sum(s * v, axis=1, keepdims=True) / total)
     centred = np.where(support, v - np.sum(v * support, axis=1, keepdims=True) / size, 0)
     if batch.kernel not in ("fusedmax", "oscarmax") or batch.theta == 0:
         return centred

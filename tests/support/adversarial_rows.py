@@ -14,10 +14,15 @@ NAMES = {
     "fusedmax": ("lam",),
     "oscarmax": ("lam",),
     "sqpnormmax": ("p",),
+    "entmax": ("alpha",),
     "prox_tv1d": ("lam",),
     "prox_oscar": ("lam",),
 }
-THETAS = {"sparsemax": (0.0,), "sqpnormmax": (1.01, 1.1, 1.5, 1.5, 1.9, 2.0)}
+THETAS = {
+    "sparsemax": (0.0,),
+    "sqpnormmax": (1.01, 1.1, 1.5, 1.5, 1.9, 2.0),
+    "entmax": (1.0, 1.01, 1.25, 1.5, 1.5, 1.9, 2.0),
+}
 LAMS = (0.0, 1e-6, 0.01, 0.1, 0.1, 1.0, 1e3)
 
 

@@ -23,6 +23,7 @@ def gap(mapping: str, x: Array, y: Array, alive: Array, **parameters: float) -> 
         "fusedmax": fused_lasso_gap,
         "oscarmax": oscar_gap,
         "sqpnormmax": squared_p_norm_gap,
+        "entmax": tsallis_gap,
     }
     return gaps[mapping](x, y, alive, **parameters)
 
@@ -41,6 +42,19 @@ def squared_p_norm_gap(x: Array, y: Array, alive: Array, p: float = 2.0) -> Arra
     tau = _rows(y * (x - gradient)) / _rows(y)
     z = np.where(alive, np.maximum(x - tau, 0), 0)
     return (tau + (_norm(z, p / (p - 1)) ** 2 + norm**2) / 2 - _rows(x * y))[:, 0]
+
+
+def tsallis_gap(x: Array, y: Array, alive: Array, alpha: float) -> Array:
+    """max_y <x, y> - sum y^alpha / (alpha a) <= tau + sum w^alpha / alpha, w = (a (x - tau))_+^(1/a), a = alpha - 1.
+
+    On y > 0, x - tau is the gradient y^a / a. The constant of Omega cancels.
+    """
+    if alpha == 1:
+        return negative_entropy_gap(x, y, alive)
+    a = alpha - 1
+    tau = _rows(y * (x - y**a / a)) / _rows(y)
+    w = np.where(alive, np.maximum(a * (x - tau), 0), 0) ** (1 / a)
+    return (tau + _rows(w**alpha) / alpha + _rows(y**alpha) / (alpha * a) - _rows(x * y))[:, 0]
 
 
 def fused_lasso_gap(x: Array, y: Array, alive: Array, lam: float) -> Array:

@@ -26,7 +26,9 @@ def solve(kernel: str, x: Sequence[float], theta: float | None = None, gamma: fl
     if kernel in RATIONAL:
         scores = [Fraction(score) / Fraction(gamma) for score in x]
         return _SOLVE[kernel](scores, Fraction(theta or 0))
-    if (kernel, theta) == ("sqpnormmax", 2):
+    if (kernel, theta) == ("entmax", 1):
+        return solve("softmax", x, None, gamma)
+    if kernel in ("sqpnormmax", "entmax") and theta == 2:
         return [mpmath.mpf(y.numerator) / y.denominator for y in solve("sparsemax", x, None, gamma)]
     return _SOLVE[kernel]([mpmath.mpf(score) / gamma for score in x], theta)
 
@@ -190,12 +192,38 @@ def _sqpnormmax(x: Numbers, p: float | None) -> Numbers:
     return [y.get(score, mpmath.mpf(0)) for score in x]
 
 
+def _entmax(x: Numbers, alpha: float | None) -> Numbers:
+    """y = (z - tau)_+^(1/a), z = a x, a = alpha - 1; tau by a bracketed secant method.
+
+    Within 1e-40 of tau is at tau.
+    """
+    a = mpmath.mpf(alpha) - 1
+    gaps = {score: a * (max(x) - score) for score in set(x)}
+    counts = {score: x.count(score) for score in gaps}
+
+    def weights(m: Any) -> dict[Any, Any]:
+        return {s: (m - gap) ** (1 / a) for s, gap in gaps.items() if m - gap > mpmath.mpf("1e-40")}
+
+    def excess(m: Any) -> Any:  # the norm of the weights is nearly linear in m, their sum is not
+        return mpmath.fsum(counts[s] * w for s, w in weights(m).items()) ** a - 1
+
+    least = mpmath.mpf(len(x)) ** -a / 2
+    m = mpmath.findroot(
+        excess, (least, mpmath.mpf(1)), solver="anderson", tol=1e-80, maxsteps=200, verify=False
+    )
+    if abs(excess(m)) > mpmath.mpf("1e-45"):
+        raise ArithmeticError(f"The threshold was not found to 45 digits: {x}, alpha = {alpha}")
+    y = weights(m)
+    return [y.get(score, mpmath.mpf(0)) for score in x]
+
+
 _SOLVE: dict[str, Callable[[Numbers, Any], Numbers]] = {
     "softmax": _softmax,
     "sparsemax": lambda x, _: project(x),
     "fusedmax": lambda x, lam: project(total_variation(x, lam)),
     "oscarmax": lambda x, lam: project(_in_order(x, lambda s: decreasing(_less_oscar(s, lam)))),
     "sqpnormmax": _sqpnormmax,
+    "entmax": _entmax,
     "prox_tv1d": total_variation,
     "prox_oscar": _prox_oscar,
 }
@@ -254,6 +282,13 @@ def _sqpnormmax_product(y: Numbers, v: Numbers, p: float) -> Numbers:
     return [g.get(i, mpmath.mpf(0)) for i in range(len(y))]
 
 
+def _entmax_product(y: Numbers, v: Numbers, alpha: float) -> Numbers:
+    """diag(s) v - s s'v / sum s, s = y^(2 - alpha) on the support."""
+    s = [weight ** (2 - mpmath.mpf(alpha)) if weight > 0 else mpmath.mpf(0) for weight in y]
+    mean = mpmath.fsum(a * b for a, b in zip(s, v, strict=True)) / mpmath.fsum(s)
+    return [a * (b - mean) for a, b in zip(s, v, strict=True)]
+
+
 def _prox_oscar_product(z: Numbers, v: Numbers, lam: float) -> Numbers:
     if not lam:
         return v
@@ -275,6 +310,7 @@ _PRODUCT: dict[str, Callable[[Numbers, Numbers, Any], Numbers]] = {
     "fusedmax": lambda y, v, lam: _centred(y, _segment_means(y, v, lam)),
     "oscarmax": lambda y, v, lam: _centred(y, _averaged(y, v, y) if lam else v),
     "sqpnormmax": _sqpnormmax_product,
+    "entmax": _entmax_product,
     "prox_tv1d": _segment_means,
     "prox_oscar": _prox_oscar_product,
 }

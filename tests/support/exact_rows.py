@@ -16,6 +16,7 @@ THETAS: dict[str, tuple[float | None, ...]] = {
     "fusedmax": (0.0, 0.1, 0.25, 3.0),
     "oscarmax": (0.0, 0.01, 0.125),
     "sqpnormmax": (1.01, 1.1, 1.5, 1.9, 2.0),
+    "entmax": (1.0, 1.001, 1.25, 1.5, 1.9, 2.0),
     "prox_tv1d": (0.1, 0.25, 3.0),
     "prox_oscar": (0.01, 0.125),
 }

@@ -28,6 +28,7 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "fusedmax": (0.0, 0.01, 0.05, 0.1, 0.25, 1.0, 3.0),
     "oscarmax": (0.0, 0.001, 0.01, 0.05, 0.125, 1.0),
     "sqpnormmax": (1.01, 1.1, 1.25, 1.5, 1.9, 2.0),
+    "entmax": (1.0, 1.01, 1.25, 1.5, 1.9, 2.0),
     "prox_tv1d": (0.01, 0.1, 0.25, 3.0),
     "prox_oscar": (0.001, 0.01, 0.125),
 }
@@ -56,7 +57,7 @@ def _groups(kernel: str, x: Array, keep: Array, weights: Array) -> Array:
     kept = weights[keep]
     if kernel in ("fusedmax", "prox_tv1d"):
         groups[keep] = np.cumsum(np.r_[True, kept[1:] != kept[:-1]])
-    elif kernel in ("sparsemax", "sqpnormmax"):
+    elif kernel in ("sparsemax", "sqpnormmax", "entmax"):
         groups[keep] = np.unique(x[keep], return_inverse=True)[1] + 1
     else:
         groups[keep] = np.unique(kept, return_inverse=True)[1] + 1

@@ -52,12 +52,20 @@ def _squared_p_norm(y: cp.Expression, p: float) -> cp.Expression:
     return cp.hstack([cp.square(cp.pnorm(y[row], p, approx=True)) for row in range(y.shape[0])]) / 2
 
 
+def _negative_tsallis_entropy(y: cp.Expression, alpha: float) -> cp.Expression:
+    if alpha == 1:
+        return _negative_entropy(y)
+    # By second-order cones, as for the p-norm.
+    return (cp.sum(cp.power(y, alpha, approx=True), axis=1) - 1) / (alpha * (alpha - 1))
+
+
 OMEGAS: dict[str, Callable[..., cp.Expression]] = {
     "softmax": _negative_entropy,
     "sparsemax": _half_squares,
     "fusedmax": _fused_lasso,
     "oscarmax": _oscar,
     "sqpnormmax": _squared_p_norm,
+    "entmax": _negative_tsallis_entropy,
 }
 
 
@@ -92,8 +100,9 @@ def solve(mapping: str, x: Array, gamma: Array, **parameters: float) -> Solution
         warnings.filterwarnings("ignore", message="Solution may be inaccurate")
         problem.solve(solver=cp.CLARABEL, **TOLERANCES)
     solution = Solution(_feasible(y.value), np.asarray(nonnegative.dual_value))
-    if mapping == "sqpnormmax":
-        polished = [_polish(*row, **parameters) for row in zip(x, solution.y, gamma, strict=True)]
+    polish = {"sqpnormmax": _polish, "entmax": _polish_tsallis}.get(mapping)
+    if polish is not None and parameters != {"alpha": 1}:
+        polished = [polish(*row, **parameters) for row in zip(x, solution.y, gamma, strict=True)]
         solution = Solution(*(np.stack(parts) for parts in zip(*polished, strict=True)))
     return solution
 
@@ -120,6 +129,20 @@ def _polish(x: Array, y: Array, gamma: float, p: float) -> Solution:
         *step, tau = np.linalg.solve(system, np.append(x[support] - gamma * gradient, 1 - y.sum()))
         y = (np.maximum(x - tau, 0) / (gamma * norm ** (2 - p))) ** (1 / (p - 1))
         y[support] = s + step
+    return Solution(y, np.maximum(tau - x, 0))
+
+
+def _polish_tsallis(x: Array, y: Array, gamma: float, alpha: float) -> Solution:
+    """The same for the Tsallis entropy, whose gradient is y^(alpha-1) / (alpha-1) and whose Hessian is diagonal."""
+    a = alpha - 1
+    support = y > 1e-5
+    for _ in range(4):
+        s = y[support]
+        inverse = s ** (2 - alpha) / gamma
+        excess = x[support] - gamma * s**a / a
+        tau = (inverse @ excess - (1 - y.sum())) / inverse.sum()
+        y = np.maximum(a * (x - tau) / gamma, 0) ** (1 / a)
+        y[support] = s + inverse * (excess - tau)
     return Solution(y, np.maximum(tau - x, 0))
 
 

@@ -53,7 +53,8 @@ class Entry:
 
     @property
     def sparse(self) -> bool:
-        return self.row.sparse
+        """Whether weights can be exactly zero: alpha = 1 is softmax."""
+        return self.row.sparse and self.parameters.get("alpha") != 1
 
 
 TABLE = (
@@ -68,6 +69,10 @@ TABLE = (
     Entry("sqpnormmax", {"p": 1.1}, beta=0.1, norm=1.1),
     Entry("sqpnormmax", {"p": 1.5}, beta=0.5, norm=1.5),
     Entry("sqpnormmax", {"p": 2.0}),
+    Entry("entmax", {"alpha": 1.0}, norm=1),
+    Entry("entmax", {"alpha": 1.25}),
+    Entry("entmax", {"alpha": 1.5}),
+    Entry("entmax", {"alpha": 2.0}),
 )
 
 # One row of each mapping, with the parameters that the paper uses.

@@ -13,6 +13,7 @@ from typing import Any
 
 from regmax.experiments.errors import ExperimentError
 from regmax.experiments.fields import (
+    ALPHA,
     COUNT,
     COUNT_OR_ZERO,
     NON_NEGATIVE,
@@ -60,6 +61,9 @@ class Config:
         NON_NEGATIVE,
     )
     p: float = option(1.5, "the norm of sqpnormmax, in (1, 2]; 2 is sparsemax", "attention", NORM)
+    alpha: float = option(
+        1.5, "the alpha of entmax, in [1, 2]; 1 is softmax, 2 sparsemax", "attention", ALPHA
+    )
     anneal_from: float = option(
         0.0,
         "gamma at the start of training, from which it falls to --gamma; 0: --gamma throughout",

@@ -1,4 +1,4 @@
-"""All five mappings on the generated translation task: parallel training, then tables, speeds and a report."""
+"""All mappings on the generated translation task: parallel training, then tables, speeds and a report."""
 
 import json
 from pathlib import Path
@@ -32,6 +32,7 @@ _STRENGTHS: dict[str, dict[str, float]] = {
     "fusedmax": {"anneal_from": 2.0, "lam": 0.1},
     "oscarmax": {"gamma": 0.5, "anneal_from": 1.0, "lam": 0.1},
     "sqpnormmax": {"anneal_from": 2.0},
+    "entmax": {"anneal_from": 2.0},
 }
 _OTHER = {"anneal_from": 2.0}  # a mapping without a choice above
 _STEPS = 30  # of the speed measurement

@@ -33,6 +33,7 @@ POSITIVE: Requirements = (_ABOVE_ZERO, _FINITE)
 NON_NEGATIVE: Requirements = (_NOT_BELOW_ZERO, _FINITE)
 SHARE: Requirements = (Requirement("in [0, 1]", lambda value: 0 <= value <= 1),)
 PROBABILITY: Requirements = (Requirement("in [0, 1)", lambda value: 0 <= value < 1),)
+ALPHA: Requirements = (Requirement("in [1, 2]", lambda value: 1 <= value <= 2),)
 NORM: Requirements = (Requirement("in (1, 2]", lambda value: 1 < value <= 2),)
 SEED: Requirements = (Requirement("in [0, 2**63)", lambda value: 0 <= value < 2**63),)
 

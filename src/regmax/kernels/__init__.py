@@ -9,8 +9,8 @@ Three implementations of one interface, on rows (n, d):
 `argmax(kernel, x, keep=None, theta=None, *, gamma=1.0)` maps the rows of x / gamma, and
 `jacobian_product(kernel, y, v, keep=None, theta=None, *, gamma=1.0)` computes J v / gamma, J the Jacobian at
 x / gamma, from the result `y`. `kernel` is one of `KERNELS`; `keep` is None or boolean, True = keep; `theta` is
-the kernel's strength (`lam` or `p`); `theta` and `gamma` are numbers or one per row. Division by gamma never turns a
-finite score into -inf, which would delete it. `native` has no softmax and forwards it to the other two.
+the kernel's strength (`lam`, `p` or `alpha`); `theta` and `gamma` are numbers or one per row. Division by gamma never
+turns a finite score into -inf, which would delete it. `native` has no softmax and forwards it to the other two.
 """
 
 from typing import Literal, NamedTuple
@@ -34,5 +34,6 @@ KERNELS = {
     "sqpnormmax": Kernel("none", constant_jacobian=False),
     "prox_tv1d": Kernel("segments", constant_jacobian=True),
     "prox_oscar": Kernel("clusters", constant_jacobian=True),
+    "entmax": Kernel("none", constant_jacobian=False),
     "softmax": Kernel("none", constant_jacobian=False, core=False),
 }

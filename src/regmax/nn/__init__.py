@@ -9,7 +9,15 @@ except ModuleNotFoundError:
 from regmax.nn.annealing import AnnealGamma
 from regmax.nn.attention import MultiheadAttention
 from regmax.nn.losses import FenchelYoungLoss, LinearFenchelYoungLoss
-from regmax.nn.mappings import Fusedmax, Oscarmax, RegularizedArgmax, Softmax, Sparsemax, Sqpnormmax
+from regmax.nn.mappings import (
+    Entmax,
+    Fusedmax,
+    Oscarmax,
+    RegularizedArgmax,
+    Softmax,
+    Sparsemax,
+    Sqpnormmax,
+)
 from regmax.nn.recording import AttentionRecord
 from regmax.nn.seq2seq import AdditiveAttention, GlobalAttention, PreparedMemory
 
@@ -17,6 +25,7 @@ __all__ = [
     "AdditiveAttention",
     "AnnealGamma",
     "AttentionRecord",
+    "Entmax",
     "FenchelYoungLoss",
     "Fusedmax",
     "GlobalAttention",

@@ -160,6 +160,29 @@ class Sqpnormmax(_Mapping):
         return self.strengths["p"]
 
 
+class Entmax(_Mapping):
+    """See `regmax.entmax`; `alpha` is learned within [1, 2].
+
+    Example:
+        >>> import torch, regmax
+        >>> entmax = regmax.nn.Entmax(alpha=torch.full((8, 1, 1), 1.5), learnable="alpha")  # one per head
+        >>> entmax(torch.zeros(2, 8, 5, 7)).shape
+        torch.Size([2, 8, 5, 7])
+    """
+
+    name = "entmax"
+
+    def __init__(
+        self, dim: int = -1, *, alpha: Strength = 1.5, gamma: Strength = 1.0, learnable: Learnable = False
+    ) -> None:
+        super().__init__(dim, learnable, alpha=alpha, gamma=gamma)
+
+    @property
+    def alpha(self) -> Any:
+        """The current alpha: a number, or a tensor if given as one or learned."""
+        return self.strengths["alpha"]
+
+
 class RegularizedArgmax(_Mapping):
     """See `regmax.regularized_argmax`: the module of any regularizer.
 

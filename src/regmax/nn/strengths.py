@@ -1,7 +1,7 @@
 """Learnable strengths: each is a function of an unconstrained parameter, so that no step leaves the bounds.
 
-A strength without upper bound (gamma, lam) is softplus(raw), one in an interval (p) a multiple of sigmoid(raw). Each
-stays slightly above the lower bound, which is not allowed or has no gradient.
+A strength without upper bound (gamma, lam) is softplus(raw), one in an interval (p, alpha) a multiple of sigmoid(raw).
+Each stays slightly above a lower bound that is not allowed or has no gradient.
 """
 
 from collections.abc import Callable
@@ -13,9 +13,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from regmax.mappings import MAPPINGS
+from regmax.regularizers.base import Bounds
 
 _LEAST = 1e-6  # above the lower bound of gamma and lam
-_LEAST_INSIDE = 1e-3  # above that of an interval: for p - 1 < 1e-3 powers 1 / (p - 1) exceed float32
+_LEAST_INSIDE = 1e-3  # above that of an open interval: for p - 1 < 1e-3 powers 1 / (p - 1) exceed float32
+_EDGE = 1e-6  # the initial distance from a bound that is allowed, as a share of the interval
 
 
 class _Link(NamedTuple):
@@ -39,18 +41,20 @@ def _half_line(above: float) -> _Link:
     )
 
 
-def _interval(above: float, up_to: float) -> _Link:
-    least = above + _LEAST_INSIDE
+def _interval(bounds: Bounds) -> _Link:
+    up_to = bounds.up_to
+    least = bounds.above if bounds.closed else bounds.above + _LEAST_INSIDE
     width = up_to - least
 
     def inverse(strength: Tensor) -> Tensor:
         share = (strength - least) / width
-        # The upper bound may be given, but a finite raw only approaches it; beyond it raw is NaN.
-        return torch.logit(torch.where(strength <= up_to, share.clamp(max=1 - 1e-6), torch.nan))
+        # A bound that is allowed may be given, but a finite raw only approaches it; beyond it raw is NaN.
+        share = share.clamp(_EDGE if bounds.closed else 0.0, 1 - _EDGE)
+        allowed = (strength >= least) & (strength <= up_to)
+        return torch.logit(torch.where(allowed, share, torch.nan))
 
-    return _Link(
-        lambda raw: least + width * torch.sigmoid(raw), inverse, f"above {least:g} and at most {up_to:g}"
-    )
+    text = f"from {least:g} to {up_to:g}" if bounds.closed else f"above {least:g} and at most {up_to:g}"
+    return _Link(lambda raw: least + width * torch.sigmoid(raw), inverse, text)
 
 
 def _link(name: str) -> _Link:
@@ -59,7 +63,7 @@ def _link(name: str) -> _Link:
     bounds = next(owners, None)
     if bounds is None:  # gamma
         return _half_line(0.0)
-    return _half_line(bounds.above) if bounds.up_to == inf else _interval(bounds.above, bounds.up_to)
+    return _half_line(bounds.above) if bounds.up_to == inf else _interval(bounds)
 
 
 class Strengths(torch.nn.Module):

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 # The score of the task's table, if it was measured in training; every task has an accuracy.
 _SCORES = ("dev BLEU", "dev ROUGE-1 f1", "dev accuracy")
-_MARKERS = dict(zip(LINES, "osD^v", strict=True))  # distinguish mappings in print, together with the colour
+_MARKERS = dict(
+    zip(LINES, "osD^vP*X", strict=False)
+)  # distinguish mappings in print, together with the colour
 
 # By training aid: scores scaled or not, gamma annealed or not.
 _DASHES: dict[tuple[bool, bool], Any] = {

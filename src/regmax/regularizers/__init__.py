@@ -4,6 +4,7 @@ from regmax.regularizers.base import KernelRegularizer, Regularizer
 from regmax.regularizers.named import (
     FusedLasso,
     NegativeEntropy,
+    NegativeTsallisEntropy,
     Oscar,
     OscarComposition,
     SquaredNorm,
@@ -15,6 +16,7 @@ __all__ = [
     "FusedLasso",
     "KernelRegularizer",
     "NegativeEntropy",
+    "NegativeTsallisEntropy",
     "Oscar",
     "OscarComposition",
     "Regularizer",

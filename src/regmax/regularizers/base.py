@@ -27,8 +27,8 @@ class Regularizer(ABC):
 class KernelRegularizer(Regularizer):
     """A regularizer whose mapping a kernel computes.
 
-    It has at most one field, its `strength` (`lam` or `p`): a number, or an array that broadcasts against the scores
-    with size 1 along `dim`. The kernels call it theta.
+    It has at most one field, its `strength` (`lam`, `p` or `alpha`): a number, or an array that broadcasts against
+    the scores with size 1 along `dim`. The kernels call it theta.
     """
 
     kernel: ClassVar[str]
@@ -121,5 +121,5 @@ class Bounds:
 
     def __str__(self) -> str:
         if self.up_to < math.inf:
-            return f"in ({self.above:g}, {self.up_to:g}]"
+            return f"in {'[' if self.closed else '('}{self.above:g}, {self.up_to:g}]"
         return "non-negative and finite" if self.closed else "positive and finite"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from regmax.arrays import kept_first, namespace, ranks, sort_descending, zero_deleted
+from regmax.arrays import exponential_ratio, kept_first, namespace, ranks, sort_descending, zero_deleted
 from regmax.regularizers.base import Bounds, KernelRegularizer
 
 
@@ -150,3 +150,33 @@ class SquaredPNorm(KernelRegularizer):
         zero = y == 0
         powers = xp.where(zero, 0.0, xp.where(zero, 1.0, abs(y)) ** self.p)
         return (0.5 * powers.sum(-1, keepdims=True) ** (2 / self.p))[..., 0]
+
+
+@dataclass(frozen=True, eq=False)
+class NegativeTsallisEntropy(KernelRegularizer):
+    """Omega(y) = (sum_i y_i^alpha - 1) / (alpha (alpha - 1)), whose mapping is alpha-entmax.
+
+    alpha = 1, the limit sum_i y_i log y_i, is softmax; alpha = 2 is sparsemax. It is evaluated as
+    sum_i y_i (y_i^(alpha - 1) - 1) / (alpha (alpha - 1)), which is the same on the simplex and exact near alpha = 1.
+
+    Args:
+        alpha: in [1, 2].
+
+    Example:
+        >>> import numpy as np, regmax
+        >>> round(float(regmax.NegativeTsallisEntropy(alpha=1.5).value(np.array([0.5, 0.5]))), 6)
+        -0.390524
+    """
+
+    alpha: Any = 1.5
+    bounds: ClassVar[Bounds] = Bounds("entmax(..., alpha=...)", above=1.0, up_to=2.0, closed=True)
+    strength: ClassVar[str] = "alpha"
+    kernel: ClassVar[str] = "entmax"
+
+    def value(self, y: Any, mask: Any = None) -> Any:
+        xp, y = namespace(y), zero_deleted(y, mask)
+        # Zeros are replaced by 1, at which the term is 0 and its gradient finite.
+        safe = xp.where(y == 0, 1.0, y)
+        logarithm = xp.log(safe)
+        terms = safe * logarithm * exponential_ratio((self.alpha - 1) * logarithm)
+        return (terms.sum(-1, keepdims=True) / self.alpha)[..., 0]

@@ -87,9 +87,9 @@ def attention(
 ) -> Any:
     """Attention whose weights are sparse: Pi(scale q k^T + bias) v, with torch's `scaled_dot_product_attention` shapes.
 
-    On the CPU, sparsemax, fusedmax, oscarmax and sqpnormmax never hold the weights densely: time and memory of the
-    backward grow with the number of nonzero weights. softmax is computed by torch. All other mappings, and all calls
-    under a compiler or a transform, are computed densely.
+    On the CPU, sparsemax, fusedmax, oscarmax, sqpnormmax and entmax never hold the weights densely: time and memory of
+    the backward grow with the number of nonzero weights. softmax is computed by torch. All other mappings, and all
+    calls under a compiler or a transform, are computed densely.
 
     Args:
         q: queries, `(..., heads, queries, e)`; leading dimensions broadcast and may be omitted.

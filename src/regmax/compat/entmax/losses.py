@@ -3,27 +3,39 @@
 Its gradient is the mapping's weights minus the target.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from regmax.compat.entmax.mappings import Tsallis, tsallis
-from regmax.frontends.torch import fenchel_young
-from regmax.regularizers import Regularizer, SquaredNorm
+from regmax.arrays import exponential_ratio
+from regmax.compat.entmax.mappings import entmax_bisect, normmax_bisect
 
 
-def _loss(omega: Regularizer, x: Tensor, target: Tensor) -> Tensor:
-    """One loss for each row of x, (n, classes)."""
-    one_hot = torch.nn.functional.one_hot(target, x.shape[-1]).to(x.dtype)
-    return fenchel_young(omega, x, one_hot, -1, 1.0, None)
+def _loss(X: Tensor, target: Tensor, y: Tensor, omega: Tensor) -> Tensor:
+    """<y - e, x> - omega for each row of X, (n, classes); `omega` is Omega(y) - Omega(e)."""
+    # Scores are relative to the target's, which loses fewer digits; a score of -inf has no weight.
+    relative = X - X.gather(-1, target[..., None])
+    loss = torch.where(y != 0, y * relative, 0.0).sum(-1) - omega
+    return loss.clamp(min=0)  # below 0 only by rounding, where the gradient vanishes
 
 
-def sparsemax_loss(X: Tensor, target: Tensor, k: int | None = None) -> Tensor:
+def _entmax_loss(X: Tensor, target: Tensor, alpha: float | Tensor, return_support_size: bool = False) -> Any:
+    y = entmax_bisect(X, alpha)
+    logarithm = torch.where(y > 0, y, 1.0).log()
+    terms = y * logarithm * exponential_ratio((alpha - 1) * logarithm) / alpha
+    loss = _loss(X, target, y, terms.sum(-1))
+    return (loss, (y != 0).sum(-1, keepdim=True)) if return_support_size else loss
+
+
+def sparsemax_loss(X: Tensor, target: Tensor, k: int | None = None, return_support_size: bool = False) -> Any:
     """Sparsemax's loss of every row; zero if the target's score exceeds the others by at least 1.
 
     Args:
         X: scores, (n, classes).
         target: the indices of the correct classes, (n).
         k: ignored.
+        return_support_size: return the numbers of nonzero weights, (n, 1), too.
 
     Returns:
         One loss for each row.
@@ -33,10 +45,10 @@ def sparsemax_loss(X: Tensor, target: Tensor, k: int | None = None) -> Tensor:
         >>> sparsemax_loss(torch.tensor([[1.0, 0.5, -1.0], [0.0, 2.0, 1.0]]), torch.tensor([0, 1]))
         tensor([0.0625, 0.0000])
     """
-    return _loss(SquaredNorm(), X, target)
+    return _entmax_loss(X, target, 2.0, return_support_size)
 
 
-def sparsemax_bisect_loss(X: Tensor, target: Tensor, n_iter: int = 50) -> Tensor:
+def sparsemax_bisect_loss(X: Tensor, target: Tensor, n_iter: int = 50) -> Any:
     """See `sparsemax_loss`; `n_iter` is ignored.
 
     Example:
@@ -47,7 +59,7 @@ def sparsemax_bisect_loss(X: Tensor, target: Tensor, n_iter: int = 50) -> Tensor
     return sparsemax_loss(X, target)
 
 
-def entmax15_loss(X: Tensor, target: Tensor, k: int | None = None) -> Tensor:
+def entmax15_loss(X: Tensor, target: Tensor, k: int | None = None, return_support_size: bool = False) -> Any:
     """1.5-entmax's loss of every row; the arguments are those of `sparsemax_loss`.
 
     Example:
@@ -55,40 +67,59 @@ def entmax15_loss(X: Tensor, target: Tensor, k: int | None = None) -> Tensor:
         >>> entmax15_loss(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
         tensor([0.1844])
     """
-    return _loss(Tsallis(1.5), X, target)
+    return _entmax_loss(X, target, 1.5, return_support_size)
 
 
-def entmax_bisect_loss(X: Tensor, target: Tensor, alpha: float = 1.5, n_iter: int = 50) -> Tensor:
-    """alpha-entmax's loss of every row; at alpha = 1 it is the cross entropy.
+def entmax_bisect_loss(X: Tensor, target: Tensor, alpha: float | Tensor = 1.5, n_iter: int = 50) -> Tensor:
+    """alpha-entmax's loss of every row; at alpha = 1 it is the cross entropy. A tensor `alpha` gets gradients.
 
     Example:
         >>> import torch
         >>> entmax_bisect_loss(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]), alpha=1.0)
         tensor([0.5550])
     """
-    return _loss(tsallis("entmax_bisect_loss(X, target, alpha)", alpha), X, target)
+    loss: Tensor = _entmax_loss(X, target, alpha)
+    return loss
+
+
+def normmax_bisect_loss(X: Tensor, target: Tensor, alpha: float | Tensor = 2, n_iter: int = 50) -> Tensor:
+    """alpha-normmax's loss of every row.
+
+    Example:
+        >>> import torch
+        >>> normmax_bisect_loss(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
+        tensor([0.0886])
+    """
+    y = normmax_bisect(X, alpha)
+    powers = torch.where(y > 0, torch.where(y > 0, y, 1.0) ** alpha, 0.0).sum(-1, keepdim=True)
+    return _loss(X, target, y, (powers ** (1 / alpha))[..., 0] - 1)
 
 
 class _Loss(torch.nn.Module):
     """A loss over a batch; targets equal to `ignore_index` are ignored."""
 
-    def __init__(self, omega: Regularizer, ignore_index: int, reduction: str) -> None:
+    def __init__(self, ignore_index: int, reduction: str) -> None:
         super().__init__()
         if reduction not in ("elementwise_mean", "sum", "none"):
             raise ValueError(
                 f"`{type(self).__name__}(reduction=...)` must be 'elementwise_mean', 'sum' or 'none'. "
                 f"Got {reduction!r}."
             )
-        self.omega, self.ignore_index, self.reduction = omega, ignore_index, reduction
+        self.ignore_index, self.reduction = ignore_index, reduction
 
-    def forward(self, X: Tensor, target: Tensor) -> Tensor:
+    def loss(self, X: Tensor, target: Tensor) -> Any:
+        """The loss of every row; with `return_support_size` also the sizes."""
+        raise NotImplementedError
+
+    def forward(self, X: Tensor, target: Tensor) -> Any:
         """The loss of scores (n, classes) and targets (n)."""
         counts = target != self.ignore_index
-        loss = _loss(self.omega, X, torch.where(counts, target, 0))
-        loss = torch.where(counts, loss, 0.0)
-        if self.reduction == "none":
-            return loss
-        return loss.sum() if self.reduction == "sum" else loss.sum() / counts.sum()
+        found = self.loss(X, torch.where(counts, target, 0))
+        each, *sizes = found if isinstance(found, tuple) else (found,)
+        each = torch.where(counts, each, 0.0)
+        if self.reduction != "none":
+            each = each.sum() if self.reduction == "sum" else each.sum() / counts.sum()
+        return (each, *sizes) if sizes else each
 
 
 class SparsemaxLoss(_Loss):
@@ -98,6 +129,7 @@ class SparsemaxLoss(_Loss):
         k: ignored.
         ignore_index: targets with this value are ignored.
         reduction: "elementwise_mean", "sum" or "none".
+        return_support_size: return the numbers of nonzero weights, (n, 1), too.
 
     Example:
         >>> import torch
@@ -106,9 +138,18 @@ class SparsemaxLoss(_Loss):
     """
 
     def __init__(
-        self, k: int | None = None, ignore_index: int = -100, reduction: str = "elementwise_mean"
+        self,
+        k: int | None = None,
+        ignore_index: int = -100,
+        reduction: str = "elementwise_mean",
+        return_support_size: bool = False,
     ) -> None:
-        super().__init__(SquaredNorm(), ignore_index, reduction)
+        super().__init__(ignore_index, reduction)
+        self.k, self.return_support_size = k, return_support_size
+
+    def loss(self, X: Tensor, target: Tensor) -> Any:
+        """See `sparsemax_loss`."""
+        return sparsemax_loss(X, target, self.k, self.return_support_size)
 
 
 class SparsemaxBisectLoss(_Loss):
@@ -123,7 +164,12 @@ class SparsemaxBisectLoss(_Loss):
     def __init__(
         self, n_iter: int = 50, ignore_index: int = -100, reduction: str = "elementwise_mean"
     ) -> None:
-        super().__init__(SquaredNorm(), ignore_index, reduction)
+        super().__init__(ignore_index, reduction)
+        self.n_iter = n_iter
+
+    def loss(self, X: Tensor, target: Tensor) -> Any:
+        """See `sparsemax_bisect_loss`."""
+        return sparsemax_bisect_loss(X, target, self.n_iter)
 
 
 class Entmax15Loss(_Loss):
@@ -135,8 +181,19 @@ class Entmax15Loss(_Loss):
         tensor(0.1844)
     """
 
-    def __init__(self, k: int = 100, ignore_index: int = -100, reduction: str = "elementwise_mean") -> None:
-        super().__init__(Tsallis(1.5), ignore_index, reduction)
+    def __init__(
+        self,
+        k: int = 100,
+        ignore_index: int = -100,
+        reduction: str = "elementwise_mean",
+        return_support_size: bool = False,
+    ) -> None:
+        super().__init__(ignore_index, reduction)
+        self.k, self.return_support_size = k, return_support_size
+
+    def loss(self, X: Tensor, target: Tensor) -> Any:
+        """See `entmax15_loss`."""
+        return entmax15_loss(X, target, self.k, self.return_support_size)
 
 
 class EntmaxBisectLoss(_Loss):
@@ -150,9 +207,38 @@ class EntmaxBisectLoss(_Loss):
 
     def __init__(
         self,
-        alpha: float = 1.5,
+        alpha: float | Tensor = 1.5,
         n_iter: int = 50,
         ignore_index: int = -100,
         reduction: str = "elementwise_mean",
     ) -> None:
-        super().__init__(tsallis("EntmaxBisectLoss(alpha)", alpha), ignore_index, reduction)
+        super().__init__(ignore_index, reduction)
+        self.alpha, self.n_iter = alpha, n_iter
+
+    def loss(self, X: Tensor, target: Tensor) -> Any:
+        """See `entmax_bisect_loss`."""
+        return entmax_bisect_loss(X, target, self.alpha, self.n_iter)
+
+
+class NormmaxBisectLoss(_Loss):
+    """The module of `normmax_bisect_loss`; the other arguments are those of `SparsemaxLoss`.
+
+    Example:
+        >>> import torch
+        >>> NormmaxBisectLoss()(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
+        tensor(0.0886)
+    """
+
+    def __init__(
+        self,
+        alpha: float | Tensor = 2,
+        n_iter: int = 50,
+        ignore_index: int = -100,
+        reduction: str = "elementwise_mean",
+    ) -> None:
+        super().__init__(ignore_index, reduction)
+        self.alpha, self.n_iter = alpha, n_iter
+
+    def loss(self, X: Tensor, target: Tensor) -> Any:
+        """See `normmax_bisect_loss`."""
+        return normmax_bisect_loss(X, target, self.alpha, self.n_iter)

@@ -9,7 +9,7 @@ from regmax.mappings import MAPPINGS
 Configuration = Mapping[str, Any]
 # A run's result does not depend on these; a seed is a draw of the same configuration.
 _NOT_COMPARED = ("seed", "tensorboard", "save_every", "device")
-_STRENGTHS = ("gamma", "lam", "p")
+_STRENGTHS = ("gamma", "lam", "p", "alpha")
 # These help a mapping to learn, so they are compared between runs of one mapping only.
 _SCHEDULE = ("anneal_from", "anneal_begin", "anneal_end")
 

@@ -16,7 +16,7 @@ from torch import Tensor, empty_like, get_num_threads
 from regmax.kernels import native
 
 # Below this many scores the core reads a row's weights as fast as its bits, unless there are many rows.
-_FEW = {"sqpnormmax": 129}
+_FEW = {"sqpnormmax": 129, "entmax": 129}
 _MANY = 1 << 16
 
 
@@ -36,7 +36,7 @@ def new_bits(x: Tensor, kernel: str) -> Tensor | None:
     """Memory for `bits`, or None if the backward pass is as fast with only the weights."""
     if kernel in native.CHAINED or x.shape[-1] >= _FEW.get(kernel, 64):
         return x.new_empty(bits_shape(x, kernel), dtype=torch.int64)
-    if kernel == "sqpnormmax" or x.numel() < _MANY:
+    if kernel in _FEW or x.numel() < _MANY:
         return None
     return x.new_empty((_parts(kernel), *x.shape[:-1], 1), dtype=torch.int64)
 

@@ -28,7 +28,7 @@ def register(name: str | None = None, mapping: MappingLike | None = None) -> tup
     Example:
         >>> import regmax
         >>> regmax.integrations.transformers.register()
-        ('softmax', 'sparsemax', 'fusedmax', 'oscarmax', 'sqpnormmax')
+        ('softmax', 'sparsemax', 'fusedmax', 'oscarmax', 'sqpnormmax', 'entmax')
         >>> regmax.integrations.transformers.register("fusedmax,lam=0.2")
         ('fusedmax,lam=0.2',)
         >>> regmax.integrations.transformers.register("fusedmax-strong", regmax.FusedLasso(lam=0.5))

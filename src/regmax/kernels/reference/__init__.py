@@ -6,9 +6,10 @@ solution is positive, segments and clusters are where it is equal, equal scores 
 there are no tolerances: `fusedmax` fuses [.1, 0, .2] at lam = .1, because .2 is twice .1 in binary too. Weights that
 differ in the real numbers may round to the same number, but never change their order.
 
-The piecewise linear mappings are solved in integers (`integers`) and rounded once. softmax and sqpnormmax are computed
-in long double; a score within 8 units in its last place of sqpnormmax's threshold counts as at the threshold and has
-no weight. `docs/derivations/exactness.md` lists the signs that a floating-point implementation must decide exactly.
+The piecewise linear mappings are solved in integers (`integers`) and rounded once. softmax, sqpnormmax and entmax are
+computed in long double; a score within 8 units in its last place of the threshold of the last two counts as at the
+threshold and has no weight. `docs/derivations/exactness.md` lists the signs that a floating-point implementation must
+decide exactly.
 
 Deleted positions (`keep` False, or a score of -inf) are removed from the row first and returned as exact
 zeros, so the functions on rows get finite, non-empty rows without masks.

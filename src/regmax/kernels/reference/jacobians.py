@@ -49,6 +49,20 @@ def _sqpnormmax(y: Row, v: Row, p: float) -> Row:
     return product
 
 
+def _entmax(y: Row, v: Row, alpha: float) -> Row:
+    """J = diag(s) - s s' / sum s, s = y^(2 - alpha) on the support."""
+    product = np.zeros_like(y)
+    support = y > 0
+    if not support.any():
+        return product
+    s, direction = (
+        y[support].astype(np.longdouble) ** (2 - np.longdouble(alpha)),
+        v[support].astype(np.longdouble),
+    )
+    product[support] = s * (direction - (s @ direction) / s.sum())
+    return product
+
+
 def _prox_tv1d(z: Row, v: Row, lam: float) -> Row:
     return v if lam == 0 else _means(v, _segments(z))
 
@@ -82,6 +96,7 @@ JACOBIAN_PRODUCT: dict[str, Callable[[Row, Row, float], Row]] = {
     "fusedmax": _fusedmax,
     "oscarmax": _oscarmax,
     "sqpnormmax": _sqpnormmax,
+    "entmax": _entmax,
     "prox_tv1d": _prox_tv1d,
     "prox_oscar": _prox_oscar,
 }

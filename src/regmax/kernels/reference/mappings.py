@@ -108,7 +108,37 @@ def _sqpnormmax(x: Row, p: float, gamma: float) -> Row:
     return y
 
 
-# sqpnormmax's threshold is irrational. A score within the root's rounding error of it counts as equal to it.
+def _entmax(x: Row, alpha: float, gamma: float) -> Row:
+    """Solve one scalar equation by bisection, in a form that is exact for alpha near 1.
+
+    With a = alpha - 1, y = (a x / gamma - tau)_+^(1/a). Put m = a max(x) / gamma - tau and r = (1 - a gap / m)_+^(1/a),
+    gap = max(x) / gamma - x / gamma: then y = r / S with S = sum r in [1, d], and m S^a = 1. The left side increases
+    with m, is at least 1 at m = 1 and at most m d^a.
+    """
+    if alpha in (1, 2):
+        return (_softmax if alpha == 1 else _sparsemax)(x, alpha, gamma)
+    a, gap = np.longdouble(alpha) - 1, -_below_maximum(x, gamma)
+    near = a * gap < 1  # the only scores that can have weight, since m <= 1
+    gap = gap[near]
+
+    def ratios(m: np.longdouble) -> LongRow:
+        share = a * gap / m
+        inside = share < 1 - _TIE
+        return np.where(inside, np.exp(np.log1p(-np.where(inside, share, 0)) / a), 0)
+
+    low, high = np.longdouble(0.5) * np.longdouble(len(x)) ** -a, np.longdouble(1)
+    while low < (m := (low + high) / 2) < high:
+        if np.log(m) + a * np.log(ratios(m).sum()) < 0:
+            low = m
+        else:
+            high = m
+    r = ratios(high)
+    y = np.zeros_like(x)
+    y[near] = r / r.sum()
+    return y
+
+
+# The thresholds of sqpnormmax and entmax are irrational. A score within the root's rounding error counts as equal.
 _TIE = 8 * np.finfo(np.longdouble).eps
 
 
@@ -148,6 +178,7 @@ ARGMAX: dict[str, Callable[[Row, float, Any], Row]] = {
     "fusedmax": _fusedmax,
     "oscarmax": _oscarmax,
     "sqpnormmax": _sqpnormmax,
+    "entmax": _entmax,
     "prox_tv1d": _prox_tv1d,
     "prox_oscar": _prox_oscar,
 }

@@ -1,7 +1,8 @@
 """`jacobian_product`: J v from the result y, in differentiable operations.
 
-Linear in `v` throughout. softmax's and sqpnormmax's Jacobians vary smoothly with y (and p), and autograd can
-differentiate their products with respect to them as often as needed; the others are constant between the kinks.
+Linear in `v` throughout. The Jacobians of softmax, sqpnormmax and entmax vary smoothly with y (and p or alpha), and
+autograd can differentiate their products with respect to them as often as needed; the others are constant between the
+kinks.
 """
 
 from collections.abc import Callable
@@ -84,6 +85,15 @@ def _sqpnormmax(y: Tensor, v: Tensor, p: Tensor) -> Tensor:
     return straight - ones * (straight.sum(-1, keepdim=True) / total)
 
 
+def _entmax(y: Tensor, v: Tensor, alpha: Tensor) -> Tensor:
+    """J = diag(s) - s s' / sum s, s = y^(2 - alpha) on the support."""
+    support = y > 0
+    s = torch.where(support, torch.where(support, y, 1) ** (2 - alpha), 0)
+    total = s.sum(-1, keepdim=True)
+    mean = (s * v).sum(-1, keepdim=True) / torch.where(total > 0, total, 1)
+    return s * (v - mean)
+
+
 def _prox_tv1d(z: Tensor, v: Tensor, kept: Tensor, lam: Tensor) -> Tensor:
     chain = Chain(kept)
     joined = equal_neighbours(chain.pack(z)) & chain.occupied
@@ -100,6 +110,7 @@ _PRODUCT: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
     "fusedmax": _fusedmax,
     "oscarmax": lambda y, v, kept, theta: _oscarmax(y, v, theta),
     "sqpnormmax": lambda y, v, kept, theta: _sqpnormmax(y, v, theta),
+    "entmax": lambda y, v, kept, theta: _entmax(y, v, theta),
     "prox_tv1d": _prox_tv1d,
     "prox_oscar": _prox_oscar,
 }

@@ -10,7 +10,13 @@ from regmax.kernels.tensors.chains import Chain, Runs, equal_neighbours, equaliz
 from regmax.kernels.tensors.owl import oscar_weights, shrink
 from regmax.kernels.tensors.pooling import isotonic_decreasing, total_variation
 from regmax.kernels.tensors.rows import as_tensor, divided, kept_positions
-from regmax.kernels.tensors.simplex import below_peak, project_simplex, softmax, squared_pnorm_argmax
+from regmax.kernels.tensors.simplex import (
+    below_peak,
+    project_simplex,
+    softmax,
+    squared_pnorm_argmax,
+    tsallis_argmax,
+)
 
 
 def argmax(
@@ -32,7 +38,8 @@ def argmax(
         kernel: one of `regmax.kernels.KERNELS`.
         x: scores, float32 or float64.
         keep: boolean, broadcastable to `x`; None keeps everything.
-        theta: the kernel's strength, `lam` or `p`: a number, one per row, or a tensor broadcastable to x[..., :1].
+        theta: the kernel's strength, `lam`, `p` or `alpha`: a number, one per row, or a tensor that
+            broadcasts to x[..., :1].
         gamma: positive, given like `theta`.
 
     >>> argmax("fusedmax", torch.tensor([1.0, 0.9, 0.6]), theta=0.1)
@@ -114,6 +121,7 @@ _ARGMAX: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "fusedmax": _fusedmax,
     "oscarmax": _simplex(_oscarmax),
     "sqpnormmax": _simplex(squared_pnorm_argmax),
+    "entmax": _simplex(tsallis_argmax),
     "prox_tv1d": _prox_tv1d,
     "prox_oscar": _prox_oscar,
 }

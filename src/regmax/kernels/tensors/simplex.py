@@ -1,4 +1,4 @@
-"""The mappings that need no pooling: softmax, the projection onto the simplex, and the squared p-norm's argmax.
+"""The mappings that need no pooling: softmax, the projection onto the simplex, sqpnormmax and entmax.
 
 Scores may be shifted by a constant; deleted positions have a score of -inf.
 """
@@ -76,3 +76,39 @@ def _ratios(gap: Tensor, m: Tensor, exponent: Tensor) -> tuple[Tensor, Tensor]:
     inside = gap < m
     share = torch.where(inside, gap / m, 0)
     return torch.where(inside, 1 - share, 0), torch.where(inside, (exponent * (-share).log1p()).exp(), 0)
+
+
+_NO_WEIGHT = 1000.0  # exp(-1000) underflows, and no entmax weight exceeds exp(-gap)
+
+
+def tsallis_argmax(x: Tensor, alpha: Tensor) -> Tensor:
+    """Solve one scalar equation in a form without cancellation for alpha near 1: O(d) per step.
+
+    With a = alpha - 1 the solution is y = (a x - tau)_+^(1/a). Put m = a max(x) - tau, gap = max(x) - x and
+    r = (1 - a gap / m)_+^(1/a), which is exp(-gap / m) at a = 0: then y = r / S, S = sum r, and m is the root of
+    F(m) = m S^a. F is a norm of an affine function, hence convex, and at least 1 at m = 1: Newton's steps
+
+        m <- m (1 - (1 - 1 / F) S / C),  C = sum r^(1 - a) = sum r / (1 - a gap / m)
+
+    decrease to the root, which is at least d^(-a).
+    """
+    a = alpha - 1
+    gap = (-below_peak(x)).clamp(max=_NO_WEIGHT)
+    least, m = x.shape[-1] ** -a, torch.ones_like(gap[..., :1])
+    for _ in range(_NEWTON_STEPS):
+        share, r = _tsallis_ratios(gap, m, a)
+        total = r.sum(-1, keepdim=True)
+        slope = (r / (1 - share)).sum(-1, keepdim=True)
+        step = -torch.expm1(-(m.log() + a * total.log())) * total / slope
+        m = torch.maximum(m * (1 - step.clamp(min=0)), least)
+    _, r = _tsallis_ratios(gap, m, a)
+    return r / r.sum(-1, keepdim=True)
+
+
+def _tsallis_ratios(gap: Tensor, m: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a gap / m, 0 outside the support, and r, as exp(-(gap / m) log(1 - share) / -share)."""
+    scaled = gap / m
+    inside = a * scaled < 1
+    share = torch.where(inside, a * scaled, 0)
+    growth = torch.where(share > 0, -(-share).log1p() / torch.where(share > 0, share, 1), 1)
+    return share, torch.where(inside, (-scaled * growth).exp(), 0)

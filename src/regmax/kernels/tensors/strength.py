@@ -19,8 +19,8 @@ def theta_gradient(
 ) -> Tensor:
     """Return g = d/dtheta grad Omega(y) for every row, so that dy / dtheta = -J g; zeros for a kernel without theta.
 
-    For lam, g is one subgradient of the penalty: J averages over groups, inside which it is not unique. For p, g is
-    differentiable in y and p. Arguments as in `argmax`.
+    For lam, g is one subgradient of the penalty: J averages over groups, inside which it is not unique. For p and
+    alpha, g is differentiable in y and the strength. Arguments as in `argmax`.
 
     >>> theta_gradient("fusedmax", torch.tensor([0.4, 0.4, 0.2]), theta=0.1)
     tensor([ 0.,  1., -1.])
@@ -65,10 +65,35 @@ def _squared_pnorm(y: Tensor, kept: Tensor, p: Tensor) -> Tensor:
     return torch.where(support, gradient * (logarithm - log_norm + (2 - p) * slope), 0)
 
 
+def _tsallis(y: Tensor, kept: Tensor, alpha: Tensor) -> Tensor:
+    """The derivative in alpha of grad Omega = (y^a - 1) / a, up to a constant, a = alpha - 1, on the support.
+
+    With t = a log y it is log(y)^2 h(t), h(t) = d/dt (exp(t) - 1) / t, which is 1/2 at t = 0.
+    """
+    support = y > 0
+    logarithm = torch.where(support, y, 1).log()
+    return torch.where(support, logarithm**2 * _slope_of_exponential_ratio((alpha - 1) * logarithm), 0)
+
+
+def _slope_of_exponential_ratio(t: Tensor) -> Tensor:
+    """(t exp(t) - exp(t) + 1) / t^2, by its power series for small t."""
+    near = t.abs() < _NEAR
+    small, far = torch.where(near, t, 0), torch.where(near, 1, t)
+    series = torch.ones_like(t)
+    for k in range(_TERMS[t.dtype], 0, -1):
+        series = 1 + small * series * ((k + 1) / (k * (k + 2)))
+    return torch.where(near, series / 2, (far * far.exp() - far.expm1()) / far**2)
+
+
+# The series is exact to rounding for |t| < _NEAR; beyond it the closed form loses no digits.
+_NEAR, _TERMS = 0.5, {torch.float32: 8, torch.float64: 14}
+
+
 _GRADIENT: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "fusedmax": _total_variation,
     "oscarmax": _oscar,
     "sqpnormmax": _squared_pnorm,
+    "entmax": _tsallis,
     "prox_tv1d": _total_variation,
     "prox_oscar": _oscar,
 }

@@ -11,9 +11,10 @@ const MAPPINGS = {
   fusedmax: { map: fusedmax, parameters: ["gamma", "lam"], strength: "lam" },
   oscarmax: { map: oscarmax, parameters: ["gamma", "lam"], strength: "lam", clusters: true },
   sqpnormmax: { map: sqpnormmax, parameters: ["gamma", "p"], strength: "p" },
+  entmax: { map: entmax, parameters: ["gamma", "alpha"], strength: "alpha" },
 };
 
-// The weights of one row of scores under {mapping, gamma, lam, p}.
+// The weights of one row of scores under {mapping, gamma, lam, p, alpha}.
 function mapRow(scores, setting) {
   const places = scores.flatMap((score, i) => (score === null ? [] : [i]));
   const y = new Array(scores.length).fill(0);
@@ -238,4 +239,35 @@ function powerSums(x, largest, q) {
   });
   const logG = Math.log(largest * a) + ((2 - q) / q) * Math.log(b);
   return { logG, slope: ((q - 1) * c) / a + ((2 - q) * a) / b, a, powers };
+}
+
+// y = (a x - tau)_+^(1/a), a = alpha - 1. With m = -tau and r = (1 + a x / m)_+^(1/a), y = r / S for S = sum r,
+// and m is the root of F(m) = m S^a, which is convex and at least 1 at m = 1: Newton's steps
+// m (1 - (1 - 1/F) S / C), C = sum r^(1-a), decrease to it.
+function entmax(x, alpha) {
+  if (alpha === 1) return softmax(x);
+  if (alpha === 2) return projectSimplex(x);
+  const a = alpha - 1;
+  let m = 1;
+  let sums = ratios(x, m, a);
+  for (let round = 0; round < 100; ++round) {
+    const step = (-Math.expm1(-Math.log(m) - a * Math.log(sums.s)) * sums.s) / sums.c;
+    if (!(step > 1e-16)) break;
+    m *= 1 - step;
+    sums = ratios(x, m, a);
+  }
+  return sums.r.map((ratio) => ratio / sums.s);
+}
+
+function ratios(x, m, a) {
+  let [s, c] = [0, 0];
+  const r = x.map((score) => {
+    const share = (-a * score) / m;
+    if (!(share < 1)) return 0;
+    const ratio = Math.exp(Math.log1p(-share) / a);
+    s += ratio;
+    c += ratio / (1 - share);
+    return ratio;
+  });
+  return { r, s, c };
 }

@@ -1,10 +1,11 @@
 // One panel: a mapping, its strengths, and the heat map.
 
-const SYMBOLS = { gamma: "γ", lam: "λ", p: "p" };
+const SYMBOLS = { gamma: "γ", lam: "λ", p: "p", alpha: "α" };
 const MEANINGS = {
   gamma: "strength of the regularizer",
   lam: "how strongly weights are fused",
   p: "the norm, 2 is sparsemax",
+  alpha: "1 is softmax, 2 is sparsemax",
 };
 
 function node(name, properties = {}, ...children) {

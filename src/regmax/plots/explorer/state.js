@@ -1,7 +1,7 @@
 // The state of the page as one object, stored in the address: a link opens the view of its sender.
 
-const DEFAULTS = { gamma: 1, lam: 0.1, p: 1.5, view: 0 };
-const LIMITS = { gamma: [0.05, 20], lam: [0, 2], p: [1.01, 2] };
+const DEFAULTS = { gamma: 1, lam: 0.1, p: 1.5, alpha: 1.5, view: 0 };
+const LIMITS = { gamma: [0.05, 20], lam: [0, 2], p: [1.01, 2], alpha: [1, 2] };
 
 function clamp(value, [low, high]) {
   return Math.min(Math.max(value, low), high);
@@ -56,6 +56,7 @@ const SCALES = {
   gamma: { to: (s) => 0.05 * 400 ** s, from: (gamma) => Math.log(gamma / 0.05) / Math.log(400) },
   lam: { to: (s) => 2 * s ** 3, from: (lam) => Math.cbrt(lam / 2) },
   p: { to: (s) => 1.01 + 0.99 * s, from: (p) => (p - 1.01) / 0.99 },
+  alpha: { to: (s) => 1 + s, from: (alpha) => alpha - 1 },
 };
 
 // Three significant digits: the number field shows exactly the value that is used.

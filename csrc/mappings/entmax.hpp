@@ -1,0 +1,255 @@
+// entmax: y = ((alpha - 1) x - tau)_+^(1 / (alpha - 1)), 1 <= alpha <= 2 (algorithms/entmax.hpp). Entmax15 is alpha =
+// 1.5, with squares in place of powers, in every tier; Entmax is any other alpha, and one alpha per row.
+//
+// The cut. The row's maxima by lane are a subset of its scores, whose threshold is a lower bound of the row's; Newton's
+// steps approach it from below.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "algorithms/entmax.hpp"
+#include "mappings/products.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+// J v = s (v - <s, v> / sum s), s = y^(1/2).
+struct RootProduct {
+  static constexpr int sums = 2, factors = 1;
+  static constexpr bool reads_weights = true;
+
+  template <class T>
+  static REGMAX_INLINE Vec<T> root(Vec<T> y) {
+    return nearly_square_root(y);
+  }
+  template <class T>
+  static REGMAX_INLINE void add(Where<T> supported, Vec<T>, Vec<T> root, Vec<T> v, Vec<T>* s) {
+    s[0] += root;
+    s[1] = times_plus(root, select(supported, v, Vec<T>{}), s[1]);
+  }
+  template <class V>
+  static REGMAX_INLINE void find_factors(const V* s, V, V* f) {
+    f[0] = s[1] / s[0];
+  }
+  template <class V>
+  static REGMAX_INLINE V multiply(V root, V v, const V* f) {
+    return root * (v - f[0]);
+  }
+};
+
+// J v = s (v - <s, v> / sum s), s = y^(2 - alpha), of a compacted row.
+template <class T>
+inline void multiply_by_powers(const CompactedRow<T>& row, double alpha, T* s) {
+  const Vec<T> power = splat(static_cast<T>(2 - alpha));
+  const bool is_softmax = alpha == 1;
+  double sums[2] = {};
+  sum_terms<T>(row.m, sums, [&](int64_t i, Vec<T>* part) {
+    const Vec<T> y = load_left(row.y + i, row.m - i, T(1)), v = load_left(row.v + i, row.m - i, T(0));
+    Vec<T> si = is_softmax ? y : power_of<T>(y, power);
+    if (row.m - i < lanes<T>) si = select(from_bits<T>((1u << (row.m - i)) - 1), si, Vec<T>{});
+    store<T>(s + i, si);
+    part[0] += si;
+    part[1] = times_plus(si, v, part[1]);
+  });
+  const Vec<T> mean = splat(static_cast<T>(sums[1] / sums[0]));
+  for (int64_t i = 0; i < row.m; i += lanes<T>) {
+    const Vec<T> v = load_left(row.v + i, row.m - i, T(0));
+    store_left<T>(row.v + i, row.m - i, load(s + i) * (v - mean));
+  }
+}
+
+struct Entmax15 : JoinsNothing {
+  static constexpr bool on_simplex = true;
+  static bool accepts(double alpha) { return alpha >= 1 && alpha <= 2; }
+  static bool is_sparsemax(double alpha) { return alpha == 2; }
+
+  // --- Lane tier ---
+  static bool fits_lanes(double) { return true; }
+
+  template <class T>
+  struct Lanes : PlainLanes<T> {
+    Vec<T> cut(const Vec<T>* maxima, const LaneProblem<T>&) {
+      Vec<T> t = splat(T(-2)), sum;
+      lane_square_root<T>(maxima, lanes<T>, 4, &t, &sum);
+      return t - splat(16 * rounding<T>);
+    }
+    uint32_t solve(LaneProblem<T>& p, Vec<T>* y) { return solve_squares(p, y); }
+  };
+
+  template <class T>
+  static uint32_t solve_squares(const LaneProblem<T>& p, Vec<T>* y) {
+    Vec<T> t = splat(T(-2)), sum;
+    const uint32_t unsettled = lane_square_root<T>(p.x, p.count, 24, &t, &sum);
+    const Vec<T> factor = splat(T(1)) / sum;
+    const Vec<T> least = lane_doubt<T>(-t);
+    for (int k = 0; k < p.count; ++k) {
+      const Vec<T> z = p.x[k] - t;
+      y[k] = select(greater(z, least), z * z * factor, Vec<T>{});  // at the threshold up to rounding: no weight
+    }
+    return unsettled;
+  }
+
+  // --- Whole-row tier: the sums of z and z^2 over the scores above a first t give their own threshold ---
+  template <class T>
+  static constexpr Whole whole = Whole::by_moments;
+  static constexpr int64_t whole_first = whole_first_sqpnormmax;
+
+  template <class T>
+  struct Moments {
+    static constexpr int powers = 2;
+    static constexpr bool is_exact = false;  // the threshold is irrational
+
+    static Vec<T> guess(const Vec<T>* maxima, bool) {
+      Vec<T> t = splat(T(-2));
+      for (int round = 0; round < 3; ++round) t += lane_square_step<T>(lane_square_sums<T>(maxima, lanes<T>, t));
+      return t;
+    }
+    static REGMAX_INLINE void add(Where<T> above, Vec<T> relative, Vec<T>* sums) {
+      const Vec<T> z = select(above, relative, Vec<T>{});
+      sums[0] += z;
+      sums[1] = times_plus(z, z, sums[1]);
+    }
+    // n step^2 - 2 S_1 step + S_2 = 4. Without a root, too many scores were added up, and Newton's step, which is
+    // never too long, is taken. Lanes are far while the step is large next to the weights.
+    template <class Weight>
+    static uint32_t find_step(const Vec<T>* sums, Vec<T> count, Vec<T>, Vec<T>* step, Vec<T>* factor) {
+      const Vec<T> excess = sums[1] - splat(T(4)), square = sums[0] * sums[0] - count * excess;
+      const Where<T> has_root = greater(square, Vec<T>{});
+      const Vec<T> root = nearly_square_root(larger(square, Vec<T>{}));
+      *step = select(has_root, excess / (sums[0] + root), lane_square_step<T>({sums[0], sums[1]}));
+      *factor = splat(T(0.25));
+      return (bits(greater(sums[1], splat(T(8)))) | ~bits(has_root)) & all_lanes<T>;
+    }
+    static constexpr bool count_decreases = false;
+    static REGMAX_INLINE Vec<T> weight(Vec<T> z, Vec<T> factor) { return z * z * factor; }
+  };
+
+  // --- Scalar tier ---
+  template <class T>
+  static void map(ScalarRow<T>& row, double) {
+    row.choose_above(-2);
+    square_weights(row.w.x, row.count, row.w.y);
+  }
+
+  // Newton's method in double.
+  static void square_weights(const double* x, int64_t count, double* y) {
+    double t = -2;
+    for (int round = 0; round < 100; ++round) {
+      double totals[2] = {};
+      const Vec<double> threshold = splat(t);
+      sum_terms<double>(count, totals, [&](int64_t i, Vec<double>* sums) {
+        const Vec<double> z = larger(load_left(x + i, count - i, nothing<double>) - threshold, Vec<double>{});
+        sums[0] += z;
+        sums[1] = times_plus(z, z, sums[1]);
+      });
+      const double step = (totals[1] - 2 * std::sqrt(totals[1])) / totals[0];
+      if (!(step > -t * 2 * rounding<double>)) break;
+      t += step;
+    }
+    for (int64_t k = 0; k < count; ++k) {
+      const double z = x[k] - t;
+      y[k] = z > -t * 8 * rounding<double> ? z * z : 0;
+    }
+    normalise(y, count);
+  }
+
+  // --- Jacobian product ---
+  using Product = RootProduct;
+  static constexpr int64_t product_whole_first = whole_first_pnorm_product;
+  static bool fits_products(double, bool) { return true; }
+
+  template <class T>
+  static void multiply(const CompactedRow<T>& row, double, Workspace&) {
+    multiply_compacted<T, Product>(row);
+  }
+};
+
+struct Entmax : Entmax15 {
+  // --- Lane tier: nearer to 1 few rows have few candidates ---
+  static bool fits_lanes(double alpha) { return alpha >= 1.02 && alpha < 2; }
+
+  template <class T>
+  struct Lanes : PlainLanes<T> {
+    Vec<T> cut(const Vec<T>* maxima, const LaneProblem<T>& p) {
+      const Vec<T> one = splat(T(1));
+      // Rows that do not fit keep any alpha: what it gives is not used.
+      const Vec<T> alpha = larger(smaller(p.theta, splat(T(2))), splat(T(1.02)));
+      powers_.a = alpha - one;
+      powers_.exponent = one / powers_.a - one;
+      Vec<T> sum;
+      start_ = one;
+      lane_tsallis_root<T>(maxima, lanes<T>, 2, powers_, &start_, static_cast<Vec<T>*>(nullptr), &sum);
+      start_ = smaller(start_ * splat(1 + 32 * rounding<T>), one);
+      return -start_ / powers_.a;
+    }
+    // A row's alpha decides how it is solved, not that of the other rows in its group.
+    uint32_t solve(LaneProblem<T>& p, Vec<T>* y) {
+      const Where<T> squares = equal(p.theta, splat(T(1.5)));
+      const uint32_t by_squares = bits(squares);
+      if (by_squares == all_lanes<T>) return solve_squares(p, y);
+      Vec<T> m = start_, sum;
+      const uint32_t unsettled = lane_tsallis_root<T>(p.x, p.count, 24, powers_, &m, y, &sum);
+      for (int k = 0; k < p.count; ++k) y[k] /= sum;
+      if (!by_squares) return unsettled;
+      Vec<T> other[max_candidates];
+      const uint32_t unsettled_squares = solve_squares(p, other);
+      for (int k = 0; k < p.count; ++k) y[k] = select(squares, other[k], y[k]);
+      return (unsettled & ~by_squares) | (unsettled_squares & by_squares);
+    }
+
+   private:
+    LaneTsallis<T> powers_;
+    Vec<T> start_;  // an upper bound of m, from the maxima
+  };
+
+  template <class T>
+  static constexpr Whole whole = Whole::no;
+  static constexpr int64_t whole_first = 0;
+
+  // --- Scalar tier: the powers are vectorised within the row ---
+  template <class T>
+  static void map(ScalarRow<T>& row, double alpha) {
+    if (alpha == 2) return row.map_sparsemax();
+    if (alpha == 1.5) return Entmax15::map(row, alpha);
+    const double a = alpha - 1;
+    const double m = a > 0 ? subset_root(row, a) : 1;
+    // No weight exceeds exp(x), and exp(-800) underflows.
+    const double bound = -m / larger(a, 1.0 / 800) * (1 + 32 * rounding<T>);
+    row.choose_above(bound);
+    T *const x = static_cast<T*>(row.w.copies), *const y = x + row.w.copy_stride;
+    for (int64_t k = 0; k < row.count; ++k) x[k] = static_cast<T>(row.w.x[k]);
+    const double sum = a > 0 ? tsallis_weights<T>(x, row.count, m, a, y) : exponential_weights<T>(x, row.count, y);
+    for (int64_t k = 0; k < row.count; ++k) row.w.y[k] = static_cast<double>(y[k]) / sum;
+  }
+
+  // An upper bound of m, from the row's maxima by lane.
+  template <class T>
+  static double subset_root(const ScalarRow<T>& row, double a) {
+    T maxima[lanes<T>], weights[lanes<T>];
+    store<T>(maxima, lane_maxima(row.x, row.m));
+    for (T& x : maxima) {
+      const double relative = (static_cast<double>(x) - static_cast<double>(row.top)) / row.gamma;
+      x = static_cast<T>(larger(relative, static_cast<double>(nothing<T>)));
+    }
+    double m = 1;
+    for (int round = 0; round < 4; ++round) {
+      const double step = tsallis_step(m, a, tsallis_sums<T>(maxima, lanes<T>, m, a, weights));
+      if (step <= 64 * static_cast<double>(rounding<T>)) break;
+      m *= 1 - step;
+    }
+    return m;
+  }
+
+  // --- Jacobian product ---
+  static constexpr int64_t product_whole_first = 0;
+  static bool fits_products(double, bool) { return false; }
+
+  template <class T>
+  static void multiply(const CompactedRow<T>& row, double alpha, Workspace& w) {
+    if (alpha == 1.5) return multiply_compacted<T, RootProduct>(row);
+    if (alpha == 2) return multiply_compacted<T, CentredProduct>(row);
+    multiply_by_powers<T>(row, alpha, static_cast<T*>(w.copies));
+  }
+};
+
+}  // namespace regmax::REGMAX_ISA
