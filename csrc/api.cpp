@@ -204,4 +204,4 @@ void regmax_borrow_threads(void (*gomp_parallel)(void (*)(void*), void*, unsigne
   borrow_threads(gomp_parallel);
 }
 
-int32_t regmax_abi_version(void) { return 3; }
+int32_t regmax_abi_version(void) { return 4; }

@@ -91,11 +91,11 @@ PyObject* finish_rows(const Arguments& in, const regmax_rows& rows, int32_t (*ru
 void read_mapping(Arguments& in, regmax_rows& rows) {
   rows.mask_rows = rows.mask_repeat = 1;
   in >> rows.n >> rows.d >> rows.theta >> rows.gamma >> rows.threads >> rows.support >> rows.joined;
-  in >> rows.mask >> rows.mask_rows >> rows.mask_repeat >> rows.thetas >> rows.gammas;
+  in >> rows.mask >> rows.mask_rows >> rows.mask_repeat >> rows.thetas >> rows.gammas >> rows.kept;
 }
 
 PyObject* argmax(PyObject*, PyObject* const* values, Py_ssize_t count) {
-  Arguments in(values, count, 9, 16);
+  Arguments in(values, count, 9, 17);
   if (!in.complete()) return nullptr;
   regmax_rows rows{};
   in >> rows.dtype >> rows.kernel >> rows.x >> rows.y;
@@ -104,11 +104,12 @@ PyObject* argmax(PyObject*, PyObject* const* values, Py_ssize_t count) {
 }
 
 PyObject* jacobian_product(PyObject*, PyObject* const* values, Py_ssize_t count) {
-  Arguments in(values, count, 10, 17);
+  Arguments in(values, count, 10, 20);
   if (!in.complete()) return nullptr;
   regmax_rows rows{};
   in >> rows.dtype >> rows.kernel >> rows.y >> rows.v >> rows.out;
   read_mapping(in, rows);
+  in >> rows.theta_grad >> rows.gamma_grad;
   return finish_rows(in, rows, regmax_jacobian_product);
 }
 

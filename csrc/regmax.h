@@ -21,6 +21,8 @@
  *          writes and reads it.
  * A backward without support reads y (and the mask) instead; the result is the same, except for fusedmax
  * rows with -inf, whose deleted positions only `joined` remembers.
+ * kept:    NULL, or as many words; the bit says that position i takes part: the mask keeps it, and its score is
+ *          not -inf. The gradient of fusedmax's lam reads it, and the mask without it.
  *
  * A row with NaN or +inf among its kept scores gives NaN at its kept positions, and so does its Jacobian
  * product; its support is empty. A row without kept scores gives zeros.
@@ -59,19 +61,20 @@ typedef struct regmax_rows {
   void* y; /* must not overlap x */
   const void* v;
   void* out;
-  uint64_t *support, *joined;
+  uint64_t *support, *joined, *kept;
   const uint8_t* mask;
   int64_t mask_rows, mask_repeat;
   double theta, gamma;
   const double *thetas, *gammas;
   const double* weights; /* prox_owl: d numbers, nonincreasing, >= 0 */
+  double *theta_grad, *gamma_grad; /* NULL, or n numbers each */
 } regmax_rows;
 
-/* Reads x; writes y, the mapping of every row, and support and joined unless they are NULL. */
+/* Reads x; writes y, the mapping of every row, and support, joined and kept unless they are NULL. */
 int32_t regmax_argmax(const regmax_rows* rows);
 
-/* Reads y, v, support and joined; writes out = J v / gamma, J the (symmetric) Jacobian of the mapping at the
- * scores that gave y. */
+/* Reads y, v, support, joined and kept; writes out = J v / gamma, J the (symmetric) Jacobian of the mapping at
+ * the scores that gave y; and, unless they are NULL, the derivatives of <v, y> in each row's theta and gamma. */
 int32_t regmax_jacobian_product(const regmax_rows* rows);
 
 /* Reads x and weights; writes y = argmin_z 1/2 |z - x|^2 + sum_k weights_k |z|_(k), |z| sorted decreasing.

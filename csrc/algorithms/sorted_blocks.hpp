@@ -187,4 +187,24 @@ inline void average_equal(const T* y, int64_t m, Workspace& w) {
   levels.find_others(y, m, [&](int64_t k, int64_t level) { w.v[k] = means[level]; });
 }
 
+// sum_k k u_(k) in the decreasing order of the m numbers y; equal ones share the mean of their ranks. w.y,
+// w.space and w.ends are overwritten.
+template <class T>
+inline double sum_by_rank(const T* y, const T* u, int64_t m, Workspace& w) {
+  T* const sorted = reinterpret_cast<T*>(w.y);
+  std::memcpy(sorted, y, static_cast<std::size_t>(m) * sizeof(T));
+  sort_row(sorted, m, reinterpret_cast<T*>(w.space));
+  const int64_t count = find_ends(sorted, m, 0, w.ends);
+  const auto begin = [&](int64_t j) { return j > 0 ? w.ends[j - 1] : 0; };
+  const Levels<T> levels(sorted, count, [&](int64_t j) { return w.ends[j] - begin(j); });
+  const auto rank = [&](int64_t j) { return static_cast<double>(begin(j) + w.ends[j] + 1) / 2; };
+  double total = 0, others = 0, sum = 0;
+  for (int64_t k = 0; k < m; ++k) total += static_cast<double>(u[k]);
+  levels.find_others(y, m, [&](int64_t k, int64_t level) {
+    others += static_cast<double>(u[k]);
+    sum += rank(level) * static_cast<double>(u[k]);
+  });
+  return sum + rank(levels.common()) * (total - others);
+}
+
 }  // namespace regmax::REGMAX_ISA

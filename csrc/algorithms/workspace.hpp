@@ -29,7 +29,7 @@ struct Workspace {
   uint64_t* words;      // a bit per score of a group of rows: a candidate
   void* groups;         // LaneGroups
   int64_t d;
-  uint8_t* joined;  // shares its group with the score before
+  uint8_t* joined;  // shares its group with the score before; for gradients of strengths, CompactedRow::apart
   int8_t* rises;
 
   Workspace(Cutter& memory, int64_t size) : d(size) {
@@ -51,7 +51,7 @@ struct Workspace {
     copy_stride = numbers;
     copies = memory.take<char>(vector_bytes * copy_stride);  // lanes<T> rows of T
     groups = memory.take<char>(LaneGroups::bytes_per_score * (d + 1));
-    joined = memory.take<uint8_t>(d);
+    joined = memory.take<uint8_t>(d + 1);
     rises = memory.take<int8_t>(d);
   }
 };

@@ -15,7 +15,7 @@ namespace regmax::REGMAX_ISA {
 
 // J v = s (v - <s, v> / sum s), s = y^(1/2).
 struct RootProduct {
-  static constexpr int sums = 2, factors = 1;
+  static constexpr int sums = 2, factors = 2;
   static constexpr bool reads_weights = true;
 
   template <class T>
@@ -28,12 +28,13 @@ struct RootProduct {
     s[1] = times_plus(root, select(supported, v, Vec<T>{}), s[1]);
   }
   template <class V>
-  static REGMAX_INLINE void find_factors(const V* s, V, V* f) {
-    f[0] = s[1] / s[0];
+  static REGMAX_INLINE void find_factors(const V* s, V, V scale, V* f) {
+    f[0] = scale;
+    f[1] = -scale * (s[1] / s[0]);
   }
   template <class V>
   static REGMAX_INLINE V multiply(V root, V v, const V* f) {
-    return root * (v - f[0]);
+    return root * times_plus(f[0], v, f[1]);
   }
 };
 
@@ -57,6 +58,36 @@ inline void multiply_by_powers(const CompactedRow<T>& row, double alpha, T* s) {
     store_left<T>(row.v + i, row.m - i, load(s + i) * (v - mean));
   }
 }
+
+// With a = alpha - 1, up to a constant grad Omega(y) = (y^a - 1) / a, which is log y at a = 0; its derivative in alpha
+// is log(y)^2 h(a log y), h(t) = d/dt (exp(t) - 1) / t. Omega(y) = sum y (y^a - 1) / (alpha a).
+struct TsallisGrads {
+  double strength = 0, gamma = 0, value = 0, slope = 0;
+
+  template <class T>
+  TsallisGrads(const CompactedRow<T>& row, double alpha) {
+    const double a = alpha - 1;
+    for (int64_t i = 0; i < row.m; ++i) {
+      const double y = static_cast<double>(row.y[i]), u = static_cast<double>(row.v[i]), logarithm = std::log(y);
+      const double gradient = a > 0 ? std::expm1(a * logarithm) / a : logarithm;
+      const double change = logarithm * logarithm * slope_of_ratio(a * logarithm);
+      strength -= u * change;
+      gamma -= u * gradient;
+      value += y * gradient;
+      slope += y * change;
+    }
+    slope = (slope - value / alpha) / alpha;
+    value /= alpha;
+  }
+
+  // h(t), by its power series sum_k (k + 1) t^k / (k + 2)! for small t.
+  static double slope_of_ratio(double t) {
+    if (std::fabs(t) > 0.5) return (t * std::exp(t) - std::expm1(t)) / (t * t);
+    double series = 1;
+    for (int k = 14; k > 0; --k) series = 1 + t * series * (k + 1) / (static_cast<double>(k) * (k + 2));
+    return series / 2;
+  }
+};
 
 struct Entmax15 : JoinsNothing {
   static constexpr bool on_simplex = true;
@@ -161,6 +192,16 @@ struct Entmax15 : JoinsNothing {
   template <class T>
   static void multiply(const CompactedRow<T>& row, double, Workspace&) {
     multiply_compacted<T, Product>(row);
+  }
+
+  // --- Gradients of strengths ---
+  template <class T>
+  static double strength_grad(const CompactedRow<T>& row, double alpha, Workspace&) {
+    return TsallisGrads(row, alpha).strength;
+  }
+  template <class T>
+  static double gamma_grad(const CompactedRow<T>& row, double alpha, Workspace&) {
+    return TsallisGrads(row, alpha).gamma;
   }
 };
 

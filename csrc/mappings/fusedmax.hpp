@@ -147,8 +147,8 @@ struct Fusedmax : HasLam {
 
   // Rows with many joined weights, by prefix sums. False if a segment spans deleted positions.
   template <class T>
-  static bool multiply_whole(const T*, const T* v, const uint64_t* support, const uint64_t* joined, int64_t d, T* out,
-                             Workspace& w) {
+  static bool multiply_whole(const T*, const T* v, const uint64_t* support, const uint64_t* joined, int64_t d, T scale,
+                             T* out, Workspace& w) {
     uint64_t before = 0;
     for (int64_t i = 0; i < words_of(d); ++i) {
       if (joined[i] & ~(support[i] << 1 | before)) return false;
@@ -159,7 +159,7 @@ struct Fusedmax : HasLam {
       const uint32_t chosen = lanes_of<double>(support[i / 64], static_cast<int>(i % 64));
       return select(from_bits<double>(chosen), values, Vec<double>{});
     });
-    write_means(sums, sums[d] / static_cast<double>(count_bits(support, d)), support, joined, d, out);
+    write_means(sums, sums[d] / static_cast<double>(count_bits(support, d)), support, joined, d, scale, out);
     return true;
   }
 
@@ -175,6 +175,16 @@ struct Fusedmax : HasLam {
     subtract_mean(w.v, row.m);
     if (lam != 0) average_segments(w.v, row.m, row.joined);
     narrow(row, w);
+  }
+
+  // --- Gradients of strengths ---
+  template <class T>
+  static double strength_grad(const CompactedRow<T>& row, double, Workspace&) {
+    return total_variation_grad(row);
+  }
+  template <class T>
+  static double gamma_grad(const CompactedRow<T>& row, double lam, Workspace& w) {
+    return lam * strength_grad(row, lam, w) - dot(row.v, row.y, row.m);
   }
 
  private:
@@ -242,17 +252,17 @@ struct Fusedmax : HasLam {
     });
   }
 
-  // Each segment's mean minus the mean of all, zeros off the support. A segment ends where the next begins
-  // and where the support ends.
+  // Each segment's mean minus the mean of all, times `scale`; zeros off the support. A segment ends where the
+  // next begins and where the support ends.
   template <class T>
   static void write_means(const double* sums, double mean, const uint64_t* support, const uint64_t* joined, int64_t d,
-                          T* out) {
+                          T scale, T* out) {
     int64_t begin = 0;
     uint64_t before = 0;
     bool inside = false;
     const auto finish = [&](int64_t end) {
       const double value = (sums[end] - sums[begin]) / static_cast<double>(end - begin) - mean;
-      fill_run(out, begin, end, d, inside ? static_cast<T>(value) : T(0));
+      fill_run(out, begin, end, d, inside ? static_cast<T>(value) * scale : T(0));
       begin = end;
     };
     for (int64_t word = 0; word < words_of(d); ++word) {

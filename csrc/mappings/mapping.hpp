@@ -8,6 +8,7 @@
 //   is_sparsemax(theta)      whether this strength has no effect
 //   map(row, theta)          scalar tier: any row of finite scores
 //   multiply(row, theta, w)  scalar tier and attention: J v on the compacted support
+//   strength_grad(row, theta, w), gamma_grad(row, theta, w)   gradients of the strengths (products.hpp)
 //
 // and, if on_simplex:
 //
@@ -57,16 +58,18 @@ inline int32_t with_kernel(int32_t kernel, const Use& use) {
 }
 
 // The same after checking the strengths; a strength without effect makes a mapping sparsemax, which is the
-// fastest. `thetas` holds n strengths, or is nullptr and `theta` serves all rows.
+// fastest, unless the strength is learned. `thetas` holds n strengths, or is nullptr and `theta` serves all
+// rows.
 template <class Use>
-inline int32_t with_mapping(int32_t kernel, double theta, const double* thetas, int64_t n, const Use& use) {
+inline int32_t with_mapping(int32_t kernel, double theta, const double* thetas, int64_t n, const Use& use,
+                            bool learned = false) {
   return with_kernel(kernel, [&](auto mapping) {
     using Mapping = decltype(mapping);
     if (!thetas && !Mapping::accepts(theta)) return int32_t{REGMAX_BAD_ARGUMENT};
     for (int64_t i = 0; thetas && i < n; ++i) {
       if (!Mapping::accepts(thetas[i])) return int32_t{REGMAX_BAD_ARGUMENT};
     }
-    if (!thetas && Mapping::is_sparsemax(theta)) return use(Sparsemax());
+    if (!thetas && !learned && Mapping::is_sparsemax(theta)) return use(Sparsemax());
     if constexpr (std::is_same_v<Mapping, Entmax>) {
       if (!thetas && theta == 1.5) return use(Entmax15());
     }

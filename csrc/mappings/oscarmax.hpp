@@ -158,7 +158,7 @@ struct Oscarmax : HasLam {
 
   // A uniform row: J v is the mean minus the mean. False for all others.
   template <class T>
-  static bool multiply_whole(const T* y, const T*, const uint64_t* support, const uint64_t*, int64_t d, T* out,
+  static bool multiply_whole(const T* y, const T*, const uint64_t* support, const uint64_t*, int64_t d, T, T* out,
                              Workspace&) {
     if (count_bits(support, d) < d) return false;
     const Vec<T> same = splat(y[0]);
@@ -180,6 +180,17 @@ struct Oscarmax : HasLam {
     subtract_mean(w.v, row.m);
     if (lam != 0) average_clusters(row, w);
     narrow(row, w);
+  }
+
+  // --- Gradients of strengths: the penalty is sum_k (d - k) y_(k), and J v sums to zero, so d has no effect ---
+  template <class T>
+  static double strength_grad(const CompactedRow<T>& row, double, Workspace& w) {
+    if (row.all_equal()) return 0;
+    return row.m <= few_scores ? sum_by_few_ranks(row) : sum_by_rank(row.y, row.v, row.m, w);
+  }
+  template <class T>
+  static double gamma_grad(const CompactedRow<T>& row, double lam, Workspace& w) {
+    return lam * strength_grad(row, lam, w) - dot(row.v, row.y, row.m);
   }
 
  private:
@@ -228,6 +239,19 @@ struct Oscarmax : HasLam {
     double* const y = row.w.space;
     std::copy_n(row.w.y, row.count, y);
     for (int64_t k = 0; k < row.count; ++k) row.w.y[ranked[k].position] = y[k];
+  }
+
+  // sum_k k u_(k) up to the sum of u: of every two weights the smaller one ranks after the other. Of two equal
+  // ones, whose u are equal, it may be either.
+  template <class T>
+  static double sum_by_few_ranks(const CompactedRow<T>& row) {
+    double sum = 0;
+    for (int64_t i = 1; i < row.m; ++i) {
+      T of_row = 0;
+      for (int64_t j = 0; j < i; ++j) of_row += row.y[i] > row.y[j] ? row.v[j] : row.v[i];
+      sum += static_cast<double>(of_row);
+    }
+    return sum;
   }
 
   // Averages w.v over the groups of equal weights.

@@ -12,7 +12,7 @@ namespace regmax::REGMAX_ISA {
 
 // sparsemax's J: v minus its mean over the support. Segments and clusters average v over each group first.
 struct CentredProduct {
-  static constexpr int sums = 1, factors = 1;
+  static constexpr int sums = 1, factors = 2;
   static constexpr bool reads_weights = false;
 
   // The function of a weight that the terms need; it is computed once per weight.
@@ -25,15 +25,17 @@ struct CentredProduct {
   static REGMAX_INLINE void add(Where<T> supported, Vec<T>, Vec<T>, Vec<T> v, Vec<T>* s) {
     s[0] = add_where(supported, s[0], v);
   }
-  // The factors of a row (V is double), or of one row per lane, from the sums and the size of the support.
+  // The factors of a row (V is double), or of one row per lane, from the sums and the size of the support; the
+  // product is multiplied by `scale`, 1 / gamma.
   template <class V>
-  static REGMAX_INLINE void find_factors(const V* s, V count, V* f) {
-    f[0] = s[0] / count;
+  static REGMAX_INLINE void find_factors(const V* s, V count, V scale, V* f) {
+    f[0] = scale;
+    f[1] = -scale * (s[0] / count);
   }
   // J v at one position of the support.
   template <class V>
   static REGMAX_INLINE V multiply(V, V v, const V* f) {
-    return v - f[0];
+    return times_plus(f[0], v, f[1]);
   }
 };
 
@@ -49,7 +51,7 @@ inline void multiply_compacted(const CompactedRow<T>& row) {
     const Vec<T> yi = load_left(y + i, m - i, T(0));
     Product::template add<T>(all, yi, Product::template root<T>(yi), load_left(v + i, m - i, T(0)), s);
   });
-  Product::find_factors(sums, static_cast<double>(m), factors);
+  Product::find_factors(sums, static_cast<double>(m), 1.0, factors);
   Vec<T> f[Product::factors];
   for (int k = 0; k < Product::factors; ++k) f[k] = splat(static_cast<T>(factors[k]));
   for (int64_t i = 0; i < m; i += lanes<T>) {
@@ -99,6 +101,47 @@ inline void average_equal_sizes(double* v, const double* y, int64_t m, Ranked* r
     const double mean = sum / static_cast<double>(end - begin);
     for (int64_t k = begin; k < end; ++k) v[ranked[k].position] = y[ranked[k].position] < 0 ? -mean : mean;
   }
+}
+
+// --- Gradients of strengths ---
+//
+// On the support x / gamma = grad Omega(y) + tau. Differentiating it, dy/dtheta = -J g with g = d/dtheta grad
+// Omega(y), so the derivative of <v, y> is -<u, g> with u = J v. For gamma it is -<u, x> / gamma^2, which is
+// -<u, grad Omega(y)> / gamma because u sums to zero: it depends on y only, so scores far from zero lose no
+// digits. A mapping defines two functions of a row of y and u = J v (or J v / gamma):
+//
+//   strength_grad(row, theta, w)   -<u, g>
+//   gamma_grad(row, theta, w)      -<u, grad Omega(y)>
+//
+// J averages over groups, so any subgradient of the penalty serves as g.
+
+template <class T>
+inline double dot(const T* a, const T* b, int64_t m) {
+  double sum[1] = {};
+  sum_terms<T>(m, sum, [&](int64_t i, Vec<T>* s) {
+    s[0] = times_plus(load_left(a + i, m - i, T(0)), load_left(b + i, m - i, T(0)), s[0]);
+  });
+  return sum[0];
+}
+
+// The gradient of sum |y_i+1 - y_i|: minus the sum over the edges of sign(y_i+1 - y_i) (u_i+1 - u_i).
+template <class T>
+inline double total_variation_grad(const CompactedRow<T>& row) {
+  const T *const y = row.y, *const u = row.v;
+  const int64_t m = row.m;
+  const auto is_apart = [&](int64_t k) { return row.apart && row.apart[k]; };
+  double sum = 0;
+  for (int64_t k = 1; k < m; ++k) {
+    const double before = static_cast<double>(u[k - 1]), after = static_cast<double>(u[k]);
+    if (is_apart(k)) {  // the weights fall to zero and rise again
+      sum += before + after;
+    } else if (y[k] != y[k - 1]) {
+      sum += y[k] > y[k - 1] ? after - before : before - after;
+    }
+  }
+  if (is_apart(0)) sum += static_cast<double>(u[0]);
+  if (is_apart(m)) sum += static_cast<double>(u[m - 1]);
+  return -sum;
 }
 
 // The few joined positions of a row, whose v is replaced by group means in place.

@@ -63,6 +63,14 @@ struct ProxTv1d : Proximal {
     if (lam != 0) average_segments(w.v, row.m, row.joined);
     narrow(row, w);
   }
+  template <class T>
+  static double strength_grad(const CompactedRow<T>& row, double, Workspace&) {
+    return total_variation_grad(row);
+  }
+  template <class T>
+  static double gamma_grad(const CompactedRow<T>& row, double lam, Workspace& w) {
+    return lam * strength_grad(row, lam, w) - dot(row.v, row.y, row.m);
+  }
 };
 
 // prox_oscar: the OWL prox with weights lam (m - k). J averages sign(z) v over groups of equal |z|.
@@ -99,6 +107,25 @@ struct ProxOscar : Proximal {
       if (w.x[i] == 0) w.v[i] = is_free ? static_cast<double>(row.v[i]) : 0;
     }
     narrow(row, w);
+  }
+
+  // The k-th largest |z| of m has the weight lam (m - k).
+  template <class T>
+  static double strength_grad(const CompactedRow<T>& row, double, Workspace& w) {
+    Ranked* const ranked = IsotonicSpace(w.pooling, row.m).ranked;
+    for (int64_t i = 0; i < row.m; ++i) ranked[i] = {std::fabs(static_cast<double>(row.y[i])), i};
+    sort_decreasing(ranked, row.m);
+    double sum = 0;
+    for (int64_t k = 0; k < row.m; ++k) {
+      const int64_t i = ranked[k].position;
+      const double u = static_cast<double>(row.v[i]);
+      sum += static_cast<double>(row.m - 1 - k) * (row.y[i] > 0 ? u : row.y[i] < 0 ? -u : 0);
+    }
+    return -sum;
+  }
+  template <class T>
+  static double gamma_grad(const CompactedRow<T>& row, double lam, Workspace& w) {
+    return lam * strength_grad(row, lam, w) - dot(row.v, row.y, row.m);
   }
 };
 

@@ -69,6 +69,16 @@ struct Sparsemax : JoinsNothing {
   static void multiply(const CompactedRow<T>& row, double, Workspace&) {
     multiply_compacted<T, Product>(row);
   }
+
+  // --- Gradients of strengths ---
+  template <class T>
+  static double strength_grad(const CompactedRow<T>&, double, Workspace&) {
+    return 0;
+  }
+  template <class T>
+  static double gamma_grad(const CompactedRow<T>& row, double, Workspace&) {
+    return -dot(row.v, row.y, row.m);
+  }
 };
 
 }  // namespace regmax::REGMAX_ISA

@@ -67,11 +67,11 @@ struct CubicProduct {
     s[4] = times_plus(root, vi, s[4]);
   }
   template <class V>
-  static REGMAX_INLINE void find_factors(const V* s, V count, V* f) {
+  static REGMAX_INLINE void find_factors(const V* s, V count, V scale, V* f) {
     const V half = 0.5f / s[0], along = s[1], total = s[2];
     const V ratio = (s[4] - half * total * along) / (s[3] - half * total * total);
     // A single weight is one, whatever the scores: J is zero.
-    f[0] = if_several(count, inverse_cube_root(s[0]) * 2);
+    f[0] = if_several(count, inverse_cube_root(s[0]) * 2) * scale;
     f[1] = -f[0] * ratio;
     f[2] = -f[0] * half * (along - ratio * total);
   }
@@ -105,6 +105,30 @@ inline void sqpnorm_product(double* v, const double* y, int64_t m, double p, dou
   const double ratio = sum_m1 > 0 ? sum_mv / sum_m1 : 0;
   for (int64_t i = 0; i < m; ++i) v[i] = m == 1 ? 0 : v[i] - ratio * powers[i];
 }
+
+// Omega(y) = N^2 / 2 with N = |y|_p has the gradient N^(2-p) y^(p-1), whose derivative in p is
+//     N^(2-p) y^(p-1) [ log y - log N + (2 - p) d log N / dp ],
+//     d log N / dp = (sum y^p log y / sum y^p - log N) / p.
+struct PnormGrads {
+  double strength, gamma;
+
+  template <class T>
+  PnormGrads(const CompactedRow<T>& row, double p) {
+    double mass = 0, mass_log = 0, along = 0, along_log = 0;
+    for (int64_t i = 0; i < row.m; ++i) {
+      const double y = static_cast<double>(row.y[i]), u = static_cast<double>(row.v[i]), logarithm = std::log(y);
+      const double power = p == 1.5 ? std::sqrt(y) : std::exp((p - 1) * logarithm);
+      mass += power * y;
+      mass_log += power * y * logarithm;
+      along += u * power;
+      along_log += u * power * logarithm;
+    }
+    const double log_norm = std::log(mass) / p, slope = (mass_log / mass - log_norm) / p;
+    const double factor = std::exp((2 - p) * log_norm);
+    strength = -factor * (along_log + ((2 - p) * slope - log_norm) * along);
+    gamma = -factor * along;
+  }
+};
 
 struct Sqpnormmax : JoinsNothing {
   static constexpr bool on_simplex = true;
@@ -196,6 +220,16 @@ struct Sqpnormmax : JoinsNothing {
     widen(row, w);
     sqpnorm_product(w.v, w.x, row.m, p, w.space);
     narrow(row, w);
+  }
+
+  // --- Gradients of strengths ---
+  template <class T>
+  static double strength_grad(const CompactedRow<T>& row, double p, Workspace&) {
+    return PnormGrads(row, p).strength;
+  }
+  template <class T>
+  static double gamma_grad(const CompactedRow<T>& row, double p, Workspace&) {
+    return PnormGrads(row, p).gamma;
   }
 };
 

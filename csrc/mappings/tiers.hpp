@@ -164,13 +164,17 @@ class ScalarRow {
   }
 };
 
-// The nonzero weights of one row and a direction v, both compacted; v is to be replaced by J v.
+// The nonzero weights of one row and a direction v, both compacted; v is to be replaced by J v, or is J v
+// already (gradients of strengths).
 template <class T>
 struct CompactedRow {
   const T* y;
   T* v;
   const uint8_t* joined;  // nullptr unless the mapping joins neighbours
   int64_t m;
+  // Gradients of strengths, if the mapping joins neighbours: m + 1 flags, 1 if kept positions without weight lie
+  // before weight k, or after the last one.
+  const uint8_t* apart = nullptr;
 
   bool all_equal() const {
     return y[0] == y[m - 1] && std::all_of(y, y + m, [first = y[0]](T weight) { return weight == first; });

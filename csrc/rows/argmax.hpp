@@ -30,6 +30,19 @@ int32_t for_rows(int64_t n, int64_t d, int32_t threads, const Block& block) {
                                      });
 }
 
+// The bits of the scores that the mask keeps and that are not -inf.
+template <class T>
+void write_kept(const Rows<T>& call, int64_t begin, int64_t end) {
+  const Vec<T> lowest = splat(-std::numeric_limits<T>::infinity());
+  for (int64_t i = begin; i < end; ++i) {
+    uint64_t* const words = bits_row(call.kept, i, call.d);
+    make_words(call.x + i * call.d, call.d, words, [&](Vec<T> v) { return not_at_most(v, lowest); });
+    const uint8_t* const keep = mask_row(call.mask, i, call.d);
+    for (int64_t at = 0; keep && at < call.d; at += 64) words[at / 64] &= mask_word(keep + at, call.d - at);
+    if (call.d % 64) words[call.d / 64] &= ~uint64_t{0} >> (64 - call.d % 64);
+  }
+}
+
 template <class T, class Mapping>
 void map_rows(const Rows<T>& call, Tier forced, int64_t begin, int64_t end, Workspace& w) {
   DenseRows<T> out(call, begin, w);
@@ -62,6 +75,7 @@ int32_t argmax(const Rows<T>& given) {
     const Tier forced = forced_tier();
     return for_rows(call.n, call.d, call.threads, [&](int64_t begin, int64_t end, Workspace& w) {
       map_rows<T, Mapping>(call, forced, begin, end, w);
+      if (call.kept) write_kept(call, begin, end);
     });
   });
 }

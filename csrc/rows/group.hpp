@@ -36,12 +36,14 @@ struct Rows {
   int32_t kernel, threads;
   const T *x, *v;
   T *y, *out;
-  uint64_t *support, *joined;
+  uint64_t *support, *joined, *kept;
   int64_t n, d;
   Mask mask;
   Strength theta, gamma;
+  double *theta_grad, *gamma_grad;
 
   bool has_gamma() const { return gamma.per_row || gamma.shared != 1; }
+  bool has_strength_grads() const { return theta_grad || gamma_grad; }
 };
 
 template <class T>
@@ -54,11 +56,14 @@ inline Rows<T> typed_rows(const regmax_rows& r) {
           static_cast<T*>(r.out),
           r.support,
           r.joined,
+          r.kept,
           r.n,
           r.d,
           {r.mask, r.mask_rows, r.mask_repeat},
           {r.theta, r.thetas},
-          {r.gamma, r.gammas}};
+          {r.gamma, r.gammas},
+          r.theta_grad,
+          r.gamma_grad};
 }
 
 template <class T>
@@ -89,7 +94,8 @@ struct ProductGroup {
   const uint64_t* support;
   const uint64_t* joined;
   int64_t d, words;
-  bool streamed;  // whether `out` is written with non-temporal stores
+  bool streamed;      // whether `out` is written with non-temporal stores
+  const T* scale;     // 1 / gamma of every row
 };
 
 }  // namespace regmax::REGMAX_ISA

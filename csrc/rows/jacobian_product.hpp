@@ -1,21 +1,16 @@
 // The loop over rows of a Jacobian product, and its cascade of tiers.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 
 #include "mappings/mapping.hpp"
 #include "rows/argmax.hpp"
 #include "rows/lane_products.hpp"
+#include "rows/strength_grads.hpp"
 #include "rows/whole_products.hpp"
 
 namespace regmax::REGMAX_ISA {
-
-template <class T>
-inline bool has_nan(const T* y, int64_t d) {
-  return std::any_of(y, y + d, [](T weight) { return weight != weight; });
-}
 
 // Which of the chosen positions are joined to the kept position before, from the bits, or from equal weights.
 template <class T>
@@ -29,6 +24,12 @@ inline void find_joined_bytes(const T* y, const uint64_t* joined, int64_t d, Wor
       before = i;
     }
   }
+}
+
+// 1 / gamma; finite, so that a product of zero stays zero.
+template <class T>
+inline T inverse_gamma(const Rows<T>& call, int64_t i) {
+  return static_cast<T>(smaller(1 / call.gamma.of(i), static_cast<double>(std::numeric_limits<T>::max())));
 }
 
 // The scalar tier: J acts on the support, or on every kept position for the proximal operators.
@@ -50,6 +51,10 @@ void multiply_scalar_row(const Rows<T>& call, int64_t i, Workspace& w) {
   const int64_t m = compact_row(call.v + i * d, w.chosen, d, v);
   if (Mapping::joins == Joins::neighbours) find_joined_bytes(row_y, bits_row(call.joined, i, d), d, w);
   Mapping::multiply(CompactedRow<T>{y, v, w.joined, m}, call.theta.of(i), w);
+  if (call.has_gamma()) {
+    const T scale = inverse_gamma(call, i);
+    for (int64_t k = 0; k < m; ++k) v[k] *= scale;
+  }
   expand_row(v, w.chosen, d, out);
 }
 
@@ -58,12 +63,14 @@ template <class T, class Mapping>
 class ProductCascade {
  public:
   ProductCascade(const Rows<T>& call, Tier forced, Workspace& w)
-      : call_(call), w_(w), lane_products_(w), whole_products_(joined_products(), w) {
+      : call_(call), w_(w), lane_products_(w), whole_products_(joined_products(), w), strength_grads_(call, w) {
     const bool bits = Mapping::joins == Joins::nothing || (call.support && call.joined);
     const bool whole_first = call.d <= Mapping::product_whole_first && bits;
     lanes_ = forced == Tier::any ? !whole_first : forced == Tier::lanes;
     whole_ = forced == Tier::any || forced == Tier::whole;
-    streamed_ = is_streamed(call.out, call.n, call.d);
+    // Gradients of strengths read the product again.
+    streamed_ = is_streamed(call.out, call.n, call.d) && !call.has_strength_grads();
+    for (int r = 0; r < lanes<T>; ++r) scale_[r] = inverse_gamma(call, 0);
   }
 
   void run(int64_t begin, int64_t end) {
@@ -71,6 +78,9 @@ class ProductCascade {
       const int count = static_cast<int>(end - first < lanes<T> ? end - first : lanes<T>);
       const uint32_t all = all_lanes<T> >> (lanes<T> - count), fast = fitting_rows(first, count);
       const int64_t at = first * call_.d;
+      if (call_.gamma.per_row) {
+        for (int r = 0; r < count; ++r) scale_[r] = inverse_gamma(call_, first + r);
+      }
       const ProductGroup<T> rows{call_.y + at,
                                  call_.v + at,
                                  call_.out + at,
@@ -78,12 +88,14 @@ class ProductCascade {
                                  Mapping::joins == Joins::nothing ? nullptr : bits_row(call_.joined, first, call_.d),
                                  call_.d,
                                  words_of(call_.d),
-                                 streamed_};
+                                 streamed_,
+                                 scale_};
       uint32_t left = fast;
       if (lanes_ && left) left = lane_products_.run(rows, left);
       if (whole_ && left) left = whole_products_.run(rows, left);
       for (left |= all & ~fast; left; left &= left - 1)
         multiply_scalar_row<T, Mapping>(call_, first + __builtin_ctz(left), w_);
+      for (int64_t i = first; call_.has_strength_grads() && i < first + count; ++i) strength_grads_.add_row(i);
     }
     if (streamed_) finish_streams();
   }
@@ -113,21 +125,14 @@ class ProductCascade {
   Workspace& w_;
   LaneProducts<T, Mapping> lane_products_;
   WholeProducts<T, typename Mapping::Product> whole_products_;
+  StrengthGrads<T, Mapping> strength_grads_;
+  T scale_[lanes<T>];
   bool lanes_, whole_, streamed_;
 };
 
-// J v / gamma from J v.
-template <class T>
-void divide_products(const Rows<T>& call, int64_t begin, int64_t end) {
-  for (int64_t i = begin; i < end; ++i) {
-    const T scale = static_cast<T>(smaller(1 / call.gamma.of(i), std::numeric_limits<T>::max()));
-    for (int64_t j = i * call.d; j < (i + 1) * call.d; ++j) call.out[j] *= scale;
-  }
-}
-
 template <class T>
 int32_t jacobian_product(const Rows<T>& call) {
-  return with_mapping(call.kernel, call.theta.shared, call.theta.per_row, call.n, [&](auto mapping) {
+  const auto multiply = [&](auto mapping) {
     using Mapping = decltype(mapping);
     if (call.n == 0 || call.d == 0) return int32_t{REGMAX_OK};
     const Tier forced = forced_tier();
@@ -135,11 +140,15 @@ int32_t jacobian_product(const Rows<T>& call) {
       if constexpr (Mapping::on_simplex) {
         ProductCascade<T, Mapping>(call, forced, w).run(begin, end);
       } else {
-        for (int64_t i = begin; i < end; ++i) multiply_scalar_row<T, Mapping>(call, i, w);
+        StrengthGrads<T, Mapping> strength_grads(call, w);
+        for (int64_t i = begin; i < end; ++i) {
+          multiply_scalar_row<T, Mapping>(call, i, w);
+          if (call.has_strength_grads()) strength_grads.add_row(i);
+        }
       }
-      if (call.has_gamma()) divide_products(call, begin, end);
     });
-  });
+  };
+  return with_mapping(call.kernel, call.theta.shared, call.theta.per_row, call.n, multiply, call.has_strength_grads());
 }
 
 }  // namespace regmax::REGMAX_ISA

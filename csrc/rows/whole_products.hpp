@@ -20,9 +20,9 @@ template <class T>
 struct JoinedProducts {
   // Replaces v by group means at the few joined positions; false if it cannot.
   bool (*average_few)(const JoinedPositions& joined, const T* y, T* v);
-  // Multiplies a whole row with many joined weights; false if it cannot.
-  bool (*multiply_whole)(const T* y, const T* v, const uint64_t* support, const uint64_t* joined, int64_t d, T* out,
-                         Workspace& w);
+  // Writes scale J v of a whole row with many joined weights; false if it cannot.
+  bool (*multiply_whole)(const T* y, const T* v, const uint64_t* support, const uint64_t* joined, int64_t d, T scale,
+                         T* out, Workspace& w);
 };
 
 template <class T, class Product>
@@ -54,7 +54,7 @@ class WholeProducts {
     }
     Vec<T> sums[Product::sums], factors[Product::factors];
     for (int k = 0; k < Product::sums; ++k) sums[k] = sum_rows<T>(sums_[k]);
-    Product::find_factors(sums, load(counts_), factors);
+    Product::find_factors(sums, load(counts_), load(rows.scale), factors);
     for (int k = 0; k < Product::factors; ++k) store<T>(factors_[k], factors[k]);
     for (int r = 0; r < lanes<T>; ++r) {
       if (!(skipped >> r & 1)) write<given>(rows, r, vectors);
@@ -88,7 +88,7 @@ class WholeProducts {
     const uint64_t* const joined = rows.joined ? rows.joined + r * rows.words : nullptr;
     const bool written =
         count_bits(support, rows.d) > 1 &&
-        joins_->multiply_whole(y, rows.v + r * rows.d, support, joined, rows.d, rows.out + r * rows.d, w_);
+        joins_->multiply_whole(y, rows.v + r * rows.d, support, joined, rows.d, rows.scale[r], rows.out + r * rows.d, w_);
     written_ |= static_cast<uint32_t>(written) << r;
     return false;
   }

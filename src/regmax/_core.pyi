@@ -22,6 +22,7 @@ def argmax(
     mask_repeat: int = 1,
     thetas: Address = None,
     gammas: Address = None,
+    kept: Address = None,
     /,
 ) -> None: ...
 def jacobian_product(
@@ -42,6 +43,9 @@ def jacobian_product(
     mask_repeat: int = 1,
     thetas: Address = None,
     gammas: Address = None,
+    kept: Address = None,
+    theta_grad: Address = None,
+    gamma_grad: Address = None,
     /,
 ) -> None: ...
 def prox_owl(

@@ -87,6 +87,15 @@ def _plain(x: Tensor, keep: Tensor | None, theta: float, gamma: float, kernel: s
     return ops.call_argmax(x, keep, None, theta, gamma, kernel, None)
 
 
+def _learned(x: Tensor, keep: Tensor | None, theta: Any, gamma: Any, kernel: str) -> Tensor:
+    """The same with strengths of which at least one is a tensor."""
+    if torch.is_grad_enabled() and any(
+        isinstance(part, Tensor) and part.requires_grad for part in (x, theta, gamma)
+    ):
+        return autograd.LearnedArgmax.apply(x, theta, gamma, (keep, kernel))
+    return ops.call_argmax_learned(x, keep, 0.0 if theta is None else theta, gamma, kernel, None)
+
+
 def _smooth(omega: Regularizer, rows: Rows) -> Tensor:
     return smooth.argmax_rows(omega, rows._replace(x=rows.divided(), gamma=1.0))
 
@@ -104,8 +113,11 @@ def _argmax_rows(omega: KernelRegularizer, rows: Rows) -> Tensor:
 def _apply(rows: Rows, kernel: str) -> Tensor:
     x, keep, theta, gamma = rows.x, rows.keep, rows.theta, rows.gamma
     core = autograd.has_kernel(x, kernel)
-    if core and is_plain(x) and not isinstance(theta, Tensor) and not isinstance(gamma, Tensor):
-        return _plain(x.contiguous(), keep, float(theta or 0.0), float(gamma), kernel)
+    learned = [strength for strength in (theta, gamma) if isinstance(strength, Tensor)]
+    if core and is_plain(x) and all(is_plain(strength) for strength in learned):
+        if not learned:
+            return _plain(x.contiguous(), keep, float(theta or 0.0), float(gamma), kernel)
+        return _learned(x.contiguous(), keep, theta, gamma, kernel)
     x = rows.divided(centred=not kernel.startswith("prox"))
     if core and not isinstance(theta, Tensor):
         return autograd.argmax(x, keep, theta, kernel)

@@ -4,8 +4,9 @@ J is symmetric, so the same product serves reverse and forward mode. For sparsem
 around almost every x, and `JacobianProduct`, linear in its direction, is its own derivative; for sq-pnorm-max J varies
 with y and p, and if it must be differentiated the product is computed by tensor operations.
 
-Three entry points, from cheapest to most general: a direct call (nothing to differentiate), `PlainArgmax` (plain eager
-mode), and `Argmax`, which works under every transform, tracer and compiler.
+Four entry points, from cheapest to most general: a direct call (nothing to differentiate), `PlainArgmax` (plain eager
+mode, strengths that are numbers), `LearnedArgmax` (plain eager mode, strengths that are tensors), and `Argmax`, which
+works under every transform, tracer and compiler.
 """
 
 from typing import Any
@@ -91,6 +92,63 @@ class PlainArgmax(_PlainFunction):  # type: ignore[misc]
             x_grad = product(v, y, bits, keep, theta, kernel)
             return x_grad if gamma == 1.0 else x_grad / gamma, None
         return ops.call_jacobian_product(v, y, bits, keep, None, theta, gamma, kernel), None
+
+
+class LearnedArgmax(_PlainFunction):  # type: ignore[misc]
+    """Pi(x / gamma; theta) in plain eager mode; the kernel gives the gradients of theta and gamma, a number per row.
+
+    On the support x / gamma = grad Omega(y) + tau, and the gradient of the scores, g, sums to zero there: so gamma's
+    gradient -<g, x> / gamma is -<g, grad Omega(y)>, which loses no digits if the scores are far from zero.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, theta: Theta, gamma: Tensor | float, call: tuple[Tensor | None, str]
+    ) -> Tensor:
+        keep, kernel = call
+        bits = ops.new_learned_bits(x, kernel)
+        y = ops.call_argmax_learned(x, keep, 0.0 if theta is None else theta, gamma, kernel, bits)
+        strengths = [part if isinstance(part, Tensor) else None for part in (theta, gamma)]
+        ctx.save_for_backward(y, bits, keep, *strengths)
+        ctx.numbers, ctx.kernel = (theta, gamma), kernel
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, v: Tensor) -> Any:
+        y, bits, keep, *strengths = ctx.saved_tensors
+        theta, gamma = (
+            number if tensor is None else tensor
+            for number, tensor in zip(ctx.numbers, strengths, strict=True)
+        )
+        if is_grad_enabled() or is_legacy_batchedtensor(v) or not is_plain(v):
+            x_grad, *rows = _differentiable_grads(v, y, bits, keep, theta, gamma, ctx.kernel)
+        else:
+            x_grad, *rows = ops.call_strength_grads(
+                v, y, bits, keep, 0.0 if theta is None else theta, gamma, ctx.kernel
+            )
+        grads = [
+            row.sum_to_size(strength.shape).to(strength.dtype) if needed else None
+            for row, strength, needed in zip(rows, (theta, gamma), ctx.needs_input_grad[1:3], strict=True)
+        ]
+        return x_grad, *grads, None
+
+
+def _differentiable_grads(
+    v: Tensor,
+    y: Tensor,
+    bits: Tensor | None,
+    keep: Tensor | None,
+    theta: Theta,
+    gamma: Tensor | float,
+    kernel: str,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of the scores and of each row's theta and gamma, differentiable any number of times."""
+    kept = ops.kept_mask(bits, y.shape[-1]) if bits is not None and bits.shape[0] == 3 else keep
+    x_grad = product(v, y, bits, keep, theta, kernel) / gamma
+    by_theta = tensors.theta_gradient(kernel, y, kept, theta)
+    by_gamma = tensors.omega_gradient(kernel, y, kept, theta)
+    theta_grad = -gamma * (x_grad * by_theta).sum(-1, keepdim=True)
+    return x_grad, theta_grad, -(x_grad * by_gamma).sum(-1, keepdim=True)
 
 
 class Argmax(Function):

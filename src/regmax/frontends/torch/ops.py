@@ -4,7 +4,10 @@ The operators (`torch.ops.regmax.*`) are opaque to tracing and have no derivativ
 
 Besides the weights a call returns `bits`, the structure of each row for the backward pass (csrc/regmax.h): a tensor of
 64-bit words (parts, ..., words). The first part is the support; the second, for fusedmax and oscarmax, is `joined`,
-which marks fused weights. `bits` has no parts, or is None, if the backward pass is as fast with only the weights.
+which marks fused weights; the third, for the gradient of fusedmax's strengths, is `kept`. `bits` has no parts, or is
+None, if the backward pass is as fast with only the weights.
+
+A strength is a number, or a tensor that broadcasts to x[..., :1].
 """
 
 from math import prod
@@ -18,6 +21,8 @@ from regmax.kernels import native
 # Below this many scores the core reads a row's weights as fast as its bits, unless there are many rows.
 _FEW = {"sqpnormmax": 129, "entmax": 129}
 _MANY = 1 << 16
+
+Strength = Tensor | float
 
 
 def _parts(kernel: str) -> int:
@@ -41,12 +46,29 @@ def new_bits(x: Tensor, kernel: str) -> Tensor | None:
     return x.new_empty((_parts(kernel), *x.shape[:-1], 1), dtype=torch.int64)
 
 
+def new_learned_bits(x: Tensor, kernel: str) -> Tensor | None:
+    """The same if strengths are learned: segments are separated by kept positions without weight."""
+    if kernel in native.CHAINED:
+        return x.new_empty((3, *x.shape[:-1], (x.shape[-1] + 63) // 64), dtype=torch.int64)
+    return new_bits(x, kernel)
+
+
+def kept_mask(bits: Tensor, d: int) -> Tensor:
+    """The mask of the positions that took part, from `new_learned_bits` with three parts."""
+    places = torch.arange(64)
+    return ((bits[2][..., None] >> places & 1) == 1).flatten(-2)[..., :d]
+
+
 def _bits_pointers(bits: Tensor | None) -> tuple[int | None, int | None]:
     """The addresses of `support` and `joined`."""
     if bits is None or not bits.numel():
         return None, None
-    start = bits.data_ptr()
-    return start, start + bits.numel() // 2 * 8 if bits.shape[0] == 2 else None
+    start, parts = bits.data_ptr(), bits.shape[0]
+    return start, start + bits.numel() // parts * 8 if parts > 1 else None
+
+
+def _kept_pointer(bits: Tensor | None) -> int | None:
+    return None if bits is None or bits.shape[0] < 3 else bits[2].data_ptr()
 
 
 def mask_layout(mask: Tensor, x: Tensor) -> tuple[Tensor, int, int]:
@@ -67,17 +89,32 @@ def mask_layout(mask: Tensor, x: Tensor) -> tuple[Tensor, int, int]:
 
 
 def _optional_arguments(
-    x: Tensor, bits: Tensor | None, mask: Tensor | None, thetas: Tensor | None
+    x: Tensor,
+    bits: Tensor | None,
+    mask: Tensor | None,
+    thetas: Tensor | None,
+    gammas: Tensor | None = None,
 ) -> tuple[tuple[Any, ...], tuple[Tensor | None, ...]]:
-    """The arguments of a call from `support` on, and the tensors that own their memory."""
-    keep, mask_rows, mask_repeat, strengths = None, 1, 1, None
+    """The arguments of a call from `support` to `kept`, and the tensors that own their memory."""
+    keep, mask_rows, mask_repeat = None, 1, 1
     if mask is not None:
         mask, mask_rows, mask_repeat = mask_layout(mask, x)
         keep = mask.data_ptr()
-    if thetas is not None:
-        thetas = thetas.expand(*x.shape[:-1], 1).to(torch.float64).contiguous()
-        strengths = thetas.data_ptr()
-    return (*_bits_pointers(bits), keep, mask_rows, mask_repeat, strengths), (mask, thetas)
+    thetas, gammas = _per_row(thetas, x), _per_row(gammas, x)
+    strengths = (None if own is None else own.data_ptr() for own in (thetas, gammas))
+    pointers = (*_bits_pointers(bits), keep, mask_rows, mask_repeat, *strengths, _kept_pointer(bits))
+    return pointers, (mask, thetas, gammas)
+
+
+def _per_row(strength: Tensor | None, x: Tensor) -> Tensor | None:
+    return None if strength is None else strength.expand(*x.shape[:-1], 1).to(torch.float64).contiguous()
+
+
+def _split(strength: Strength) -> tuple[Tensor | None, float]:
+    """A strength as the two arguments of the core: one per row, or one number."""
+    if not isinstance(strength, Tensor):
+        return None, float(strength)
+    return (None, strength.item()) if strength.numel() == 1 else (strength, 1.0)
 
 
 def call_argmax(
@@ -133,6 +170,45 @@ def call_jacobian_product(
     optional, _owners = _optional_arguments(y, bits, mask, thetas)
     native.core.jacobian_product(y.itemsize, code, *pointers, n, d, theta, gamma, threads, *optional)
     return out
+
+
+def call_argmax_learned(
+    x: Tensor, mask: Tensor | None, theta: Strength, gamma: Strength, kernel: str, bits: Tensor | None
+) -> Tensor:
+    """The same with strengths that may be tensors."""
+    y = empty_like(x)
+    d = x.shape[-1]
+    n = x.numel() // d if d else 0
+    (thetas, one_theta), (gammas, one_gamma) = _split(theta), _split(gamma)
+    optional, _owners = _optional_arguments(x, bits, mask, thetas, gammas)
+    shared = n, d, one_theta, one_gamma, get_num_threads()
+    native.core.argmax(x.itemsize, native.CODES[kernel], x.data_ptr(), y.data_ptr(), *shared, *optional)
+    return y
+
+
+def call_strength_grads(
+    v: Tensor,
+    y: Tensor,
+    bits: Tensor | None,
+    mask: Tensor | None,
+    theta: Strength,
+    gamma: Strength,
+    kernel: str,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """J v / gamma, and the derivatives of <v, y> in each row's theta and gamma, shaped like y[..., :1], in float64."""
+    v = v.contiguous()
+    out = empty_like(y)
+    grads = y.new_zeros((2, *y.shape[:-1], 1), dtype=torch.float64)
+    d = y.shape[-1]
+    n = y.numel() // d if d else 0
+    (thetas, one_theta), (gammas, one_gamma) = _split(theta), _split(gamma)
+    optional, _owners = _optional_arguments(y, bits, mask, thetas, gammas)
+    code, threads, wanted = native.CODES[kernel], get_num_threads(), [own.data_ptr() for own in grads]
+    pointers = y.data_ptr(), v.data_ptr(), out.data_ptr()
+    native.core.jacobian_product(
+        y.itemsize, code, *pointers, n, d, one_theta, one_gamma, threads, *optional, *wanted
+    )
+    return out, *grads
 
 
 @torch.library.custom_op("regmax::argmax", mutates_args=(), device_types="cpu")

@@ -1,7 +1,8 @@
-"""`theta_gradient`: how the mappings change with their strength.
+"""`theta_gradient` and `omega_gradient`: how the mappings change with their strengths.
 
-At the solution x - grad Omega(y) is constant on the support. Differentiating in theta, with J the Jacobian of the
-mapping, dy / dtheta = -J g where g = d/dtheta grad Omega(y): the same product as for the scores.
+At the solution x / gamma - grad Omega(y) is constant on the support. Differentiating in theta, with J the Jacobian of
+the mapping, dy / dtheta = -J g where g = d/dtheta grad Omega(y): the same product as for the scores. J annihilates
+constants, so dy / dgamma = -J x / gamma^2 = -J grad Omega(y) / gamma.
 """
 
 from collections.abc import Callable
@@ -30,6 +31,22 @@ def theta_gradient(
     kept = kept_positions(keep, y)
     gradient = _GRADIENT[kernel](torch.where(kept, y, 0), kept, as_tensor(theta, y))
     return torch.where(kept, gradient, 0)
+
+
+def omega_gradient(
+    kernel: str, y: Tensor, keep: Tensor | None = None, theta: float | Tensor | None = None
+) -> Tensor:
+    """Return grad Omega(y) on the support, so that dy / dgamma = -J grad Omega(y) / gamma. Arguments as in `argmax`.
+
+    >>> omega_gradient("fusedmax", torch.tensor([0.4, 0.4, 0.2]), theta=0.1)
+    tensor([0.4000, 0.5000, 0.1000])
+    """
+    if kernel == "sqpnormmax":
+        return _squared_pnorm_gradient(torch.where(kept_positions(keep, y), y, 0), as_tensor(theta, y))
+    if kernel == "entmax":
+        return _tsallis_gradient(torch.where(kept_positions(keep, y), y, 0), as_tensor(theta, y))
+    penalty = theta_gradient(kernel, y, keep, theta)
+    return y if theta is None else y + as_tensor(theta, y) * penalty
 
 
 def _total_variation(y: Tensor, kept: Tensor, lam: Tensor) -> Tensor:
@@ -61,7 +78,7 @@ def _squared_pnorm(y: Tensor, kept: Tensor, p: Tensor) -> Tensor:
     mass = torch.where(total > 0, total, 1)
     log_norm = mass.log() / p
     slope = ((power * logarithm).sum(-1, keepdim=True) / mass - log_norm) / p
-    gradient = positive ** (p - 1) * (log_norm * (2 - p)).exp()
+    gradient = _squared_pnorm_gradient(y, p)
     return torch.where(support, gradient * (logarithm - log_norm + (2 - p) * slope), 0)
 
 
@@ -87,6 +104,24 @@ def _slope_of_exponential_ratio(t: Tensor) -> Tensor:
 
 # The series is exact to rounding for |t| < _NEAR; beyond it the closed form loses no digits.
 _NEAR, _TERMS = 0.5, {torch.float32: 8, torch.float64: 14}
+
+
+def _tsallis_gradient(y: Tensor, alpha: Tensor) -> Tensor:
+    """(y^a - 1) / a, a = alpha - 1, on the support, which is log y at a = 0."""
+    support = y > 0
+    logarithm = torch.where(support, y, 1).log()
+    a = torch.where(alpha == 1, 1, alpha - 1)
+    gradient = torch.where(alpha == 1, logarithm, (a * logarithm).expm1() / a)
+    return torch.where(support, gradient, 0)
+
+
+def _squared_pnorm_gradient(y: Tensor, p: Tensor) -> Tensor:
+    """y^(p-1) N^(2-p), N = |y|_p."""
+    support = y > 0
+    positive = torch.where(support, y, 1)
+    total = torch.where(support, positive**p, 0).sum(-1, keepdim=True)
+    norm = torch.where(total > 0, total, 1) ** (1 / p)
+    return torch.where(support, positive ** (p - 1) * norm ** (2 - p), 0)
 
 
 _GRADIENT: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
