@@ -66,7 +66,7 @@ typedef struct regmax_rows {
   int64_t mask_rows, mask_repeat;
   double theta, gamma;
   const double *thetas, *gammas;
-  const double* weights; /* prox_owl: d numbers, nonincreasing, >= 0 */
+  const double* weights;           /* prox_owl: d numbers, nonincreasing, >= 0 */
   double *theta_grad, *gamma_grad; /* NULL, or n numbers each */
 } regmax_rows;
 

@@ -94,8 +94,8 @@ struct ProductGroup {
   const uint64_t* support;
   const uint64_t* joined;
   int64_t d, words;
-  bool streamed;      // whether `out` is written with non-temporal stores
-  const T* scale;     // 1 / gamma of every row
+  bool streamed;   // whether `out` is written with non-temporal stores
+  const T* scale;  // 1 / gamma of every row
 };
 
 }  // namespace regmax::REGMAX_ISA

@@ -87,8 +87,8 @@ class WholeProducts {
     if (!rows.support) positive_bits(y, rows.d, words_ + r * rows.words);
     const uint64_t* const joined = rows.joined ? rows.joined + r * rows.words : nullptr;
     const bool written =
-        count_bits(support, rows.d) > 1 &&
-        joins_->multiply_whole(y, rows.v + r * rows.d, support, joined, rows.d, rows.scale[r], rows.out + r * rows.d, w_);
+        count_bits(support, rows.d) > 1 && joins_->multiply_whole(y, rows.v + r * rows.d, support, joined, rows.d,
+                                                                  rows.scale[r], rows.out + r * rows.d, w_);
     written_ |= static_cast<uint32_t>(written) << r;
     return false;
   }
