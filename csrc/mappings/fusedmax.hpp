@@ -3,6 +3,10 @@
 // The cut. Pooling changes a score by at most 2 lam and lowers the threshold by at most 2 lam, so a score at
 // or below tau_sparsemax - 4 lam is in no level set above tau. Its only effect is that the edges to the
 // candidates beside it pull with their full lam: chains of adjacent candidates are then independent.
+//
+// Pruning. The support maximises sum (x_i - tau) - lam (number of its ends) over sets of positions, where tau
+// >= tau_sparsemax - 2 lam. Removing scores at or below tau from one end of a segment saves as many edges as it
+// costs, so they are not in the support unless higher scores, or the row's ends, lie on both sides of them.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +32,13 @@ struct Fusedmax : HasLam {
   class Lanes {
    public:
     Vec<T> cut(const Vec<T>* maxima, const LaneProblem<T>& p) {
+      store<T>(slack_, p.theta * 2);
       return lane_threshold<T>(maxima, lanes<T>, splat(T(-1)), 3).tau - p.theta * 4;
+    }
+
+    // A deleted score may separate scores that are neighbours: then nothing is pruned.
+    PruningCut<T> row_cut(int r, T cut, T gamma, bool may_have_deleted) const {
+      return {cut, may_have_deleted ? cut : cut + gamma * slack_[r]};
     }
 
     // False for rows that are better solved whole, and for rows in which a neighbour of a candidate is -inf:
@@ -87,6 +97,7 @@ struct Fusedmax : HasLam {
       return found;
     }
 
+    T slack_[lanes<T>] = {};
     Int<T> adjacent_[lanes<T>] = {}, left_edge_[lanes<T>] = {}, right_edge_[lanes<T>] = {};
   };
 

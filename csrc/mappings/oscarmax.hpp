@@ -33,10 +33,12 @@ struct Oscarmax : HasLam {
       return larger(tau - p.theta * splat(T(0.75) * max_candidates), low);
     }
 
+    Cut<T> row_cut(int, T cut, T, bool) const { return Cut<T>(cut); }
+
     // False for uniform rows, which the scalar tier recognises.
     bool add_row(int r, const ScreenedRow<T>& row) {
-      if (row.count == row.length && is_one_cluster(row.x, row.length, row.top, row.theta)) return false;
-      low_count_[r] = static_cast<T>(count_above(row.x, row.length, row.top, low_cut_[r]));
+      if (row.count == row.length && is_one_cluster(row.x, row.length, row.top, row.theta * row.gamma)) return false;
+      low_count_[r] = static_cast<T>(count_above(row.x, row.length, row.top, low_cut_[r] * row.gamma));
       return true;
     }
 

@@ -45,11 +45,13 @@ struct ScreenedRow {
   const uint64_t* words;  // the bits of the candidates
   int count;
   bool may_have_deleted;  // false if no score is -inf
+  T gamma;                // of the scores: a cut of the divided scores is multiplied by it
 };
 
 // A mapping whose lanes need no facts about a row but its candidates.
 template <class T>
 struct PlainLanes {
+  Cut<T> row_cut(int, T cut, T, bool) const { return Cut<T>(cut); }
   bool add_row(int, const ScreenedRow<T>&) { return true; }
   uint64_t joined(int, const T*) const { return 0; }
 };
@@ -73,7 +75,7 @@ class ScalarRow {
     constexpr double largest = std::numeric_limits<T>::max(), least = std::numeric_limits<T>::min();
     const double cut = smaller(bound * gamma * (1 + 8 * static_cast<double>(rounding<T>)), -least);
     if (!(cut > -largest / 2)) return choose_all();
-    count = find_candidates(x, m, top, static_cast<T>(cut), m, candidates(), w.chosen);
+    count = find_candidates(x, m, top, Cut<T>(static_cast<T>(cut)), m, candidates(), w.chosen);
     if (count < m) compact_row(x, w.chosen, m, candidates());
     read_candidates();
   }

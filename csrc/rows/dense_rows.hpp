@@ -34,10 +34,11 @@ class DenseRows {
       : call_(call),
         w_(w),
         lengths_(call.mask, call.d, begin),
-        plain_(!call.mask.bytes && !call.theta.per_row && !call.has_gamma()),
+        plain_(!call.mask.bytes && !call.theta.per_row && !call.gamma.per_row),
         streamed_(is_streamed(call.y, call.n, call.d)),
         words_(words_of(call.d)) {
     group.d = call.d;
+    group.scaled = call.has_gamma();
   }
 
   // Makes the group of `count` rows from `first` on. Returns the bits of the rows that fast tiers may map;
@@ -52,10 +53,11 @@ class DenseRows {
       for (int r = 0; r < lanes<T>; ++r) {
         group.length[r] = r < count ? call_.d : 0;
         group.theta[r] = static_cast<T>(call_.theta.shared);
+        group.set_gamma(r, call_.gamma.shared);
       }
       count_ = count;
     }
-    return Mapping::fits_lanes(call_.theta.shared) ? all : 0;
+    return Mapping::fits_lanes(call_.theta.shared) && group.fits(call_.gamma.shared) ? all : 0;
   }
 
   // The group of row i alone, for the scalar tier.
@@ -156,22 +158,22 @@ class DenseRows {
 
   REGMAX_INLINE void prefetch_next(int r) const { prefetch_row(call_.x + (first_ + r + lanes<T>)*call_.d, call_.d); }
 
-  // Rows with masks, with gamma, or with their own strengths.
+  // Rows with masks, or with their own strengths.
   template <class Mapping>
   uint32_t choose(int64_t first, int count) {
     uint32_t fast = 0;
     for (int r = 0; r < lanes<T>; ++r) {
       group.length[r] = 0;
       if (r >= count) continue;
-      const double theta = call_.theta.of(first + r);
+      const double theta = call_.theta.of(first + r), gamma = call_.gamma.of(first + r);
       const int64_t length = lengths_.next();
       group.theta[r] = static_cast<T>(theta);
+      group.set_gamma(r, gamma);
       group.x[r] = call_.x + (first + r) * call_.d;
       group.length[r] = length;
       kept_[r] = nullptr;
-      if (!Mapping::fits_lanes(theta)) continue;
+      if (!Mapping::fits_lanes(theta) || !group.fits(gamma)) continue;
       if (length < 0) take_out_deleted<Mapping>(r);
-      if (call_.has_gamma()) divide(r, call_.gamma.of(first + r));
       fast |= static_cast<uint32_t>(group.length[r] > 0) << r;
     }
     return fast;
@@ -188,13 +190,6 @@ class DenseRows {
       group.length[r] = call_.d;
       hide_deleted(group.x[r], lengths_.keep(), call_.d, copy);
     }
-    group.x[r] = copy;
-  }
-
-  void divide(int r, double gamma) {
-    T* const copy = static_cast<T*>(w_.copies) + r * w_.copy_stride;
-    const T top = max_lanes<T>(lane_maxima(group.x[r], group.length[r]));
-    divide_row(group.x[r], group.length[r], top, gamma, copy);
     group.x[r] = copy;
   }
 

@@ -52,9 +52,11 @@ class LaneRows {
     Vec<T> top = maxima[0];
     for (int k = 1; k < lanes<T>; ++k) top = larger(top, maxima[k]);
     for (int k = 0; k < lanes<T>; ++k) maxima[k] -= top;
+    for (int k = 0; rows.scaled && k < lanes<T>; ++k) maxima[k] *= load(rows.scale);
     store<T>(top_, top);
     p_.cuts = mapping_.cut(maxima, p_) - splat(16 * rounding<T>);
-    store<T>(cut_, p_.cuts);
+    // Cuts are negative: the factor makes up for rounding.
+    store<T>(cut_, rows.scaled ? p_.cuts * load(rows.gamma) * splat(1 + 8 * rounding<T>) : p_.cuts);
   }
 
   Vec<T> find_maxima(const RowGroup<T>& rows, int r) {
@@ -74,16 +76,20 @@ class LaneRows {
     for (int r = 0; r < lanes<T>; ++r) {
       const int64_t length = wanted >> r & 1 ? rows.length[r] : 0;
       uint64_t* const words = words_ + r * row_words;
+      const T gamma = rows.scaled ? rows.gamma[r] : T(1);
       int count = 0;
-      if (length)
-        count =
-            static_cast<int>(find_candidates(rows.x[r], length, top_[r], cut_[r], max_candidates, values(r), words));
+      if (length) {
+        const auto cut = mapping_.row_cut(r, cut_[r], gamma, (deleted_ >> r & 1) != 0);
+        count = static_cast<int>(find_candidates(rows.x[r], length, top_[r], cut, max_candidates, values(r), words));
+      }
       for (int64_t i = words_of(length); i < row_words; ++i) words[i] = 0;
       if (count > max_candidates || (count && !mapping_.add_row(r, {rows.x[r], length, top_[r], rows.theta[r], words,
-                                                                    count, (deleted_ >> r & 1) != 0}))) {
+                                                                    count, (deleted_ >> r & 1) != 0, gamma}))) {
         left |= 1u << r;
         count = 0;
       }
+      for (int k = 0; rows.scaled && k < count; k += lanes<T>)
+        store<T>(values(r) + k, load(values(r) + k) * splat(rows.scale[r]));
       for (int k = 0; k < max_candidates; k += lanes<T>) store<T>(values(r) + count + k, splat(nothing<T>));
       if (count == 0) values(r)[0] = 0;
       p_.counts[r] = count;

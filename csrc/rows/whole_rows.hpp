@@ -16,6 +16,7 @@
 
 #include "mappings/tiers.hpp"
 #include "rows/group.hpp"
+#include "rows/masks.hpp"
 #include "simd/row_vectors.hpp"
 #include "simd/transpose.hpp"
 
@@ -39,8 +40,8 @@ class MomentRows {
     // Short rows are padded further, to a length for which the loops are unrolled.
     while (Out::unrolls_short_rows && padded < 8 * lanes<T> && (padded & (padded - 1))) padded += lanes<T>;
     find_rows(rows, wanted, padded);
-    if constexpr (!Out::unrolls_short_rows) return map(wanted, padded / lanes<T>, out);
-    return with_vectors<T>(padded, [&](auto vectors) { return map(wanted, vectors, out); });
+    if constexpr (!Out::unrolls_short_rows) return map(rows, wanted, padded / lanes<T>, out);
+    return with_vectors<T>(padded, [&](auto vectors) { return map(rows, wanted, vectors, out); });
   }
 
  private:
@@ -76,8 +77,9 @@ class MomentRows {
   }
 
   template <class Vectors, class Out>
-  uint32_t map(uint32_t wanted, Vectors vectors, Out& out) {
-    guess_thresholds(vectors);
+  uint32_t map(const RowGroup<T>& rows, uint32_t wanted, Vectors vectors, Out& out) {
+    guess_thresholds(rows, vectors);
+    if (rows.scaled) divide(rows, wanted, vectors);
     Vec<T> before = splat(std::numeric_limits<T>::infinity());
     uint32_t pending = wanted, left = 0;
     for (int round = 0; pending && round < most_rounds; ++round) {
@@ -112,7 +114,7 @@ class MomentRows {
   }
 
   template <class Vectors>
-  void guess_thresholds(Vectors vectors) {
+  void guess_thresholds(const RowGroup<T>& rows, Vectors vectors) {
     T maxima[lanes<T> * lanes<T>];
     for (int r = 0; r < lanes<T>; ++r) store<T>(maxima + r * lanes<T>, lane_maxima(x_[r], vectors * lanes<T>));
     Vec<T> x[lanes<T>];
@@ -120,8 +122,21 @@ class MomentRows {
     Vec<T> top = x[0];
     for (int k = 1; k < lanes<T>; ++k) top = larger(x[k], top);
     for (int k = 0; k < lanes<T>; ++k) x[k] -= top;
+    for (int k = 0; rows.scaled && k < lanes<T>; ++k) x[k] *= load(rows.scale);
     store<T>(top_, top);
     store<T>(tau_, Moments<T>::guess(x, vectors <= 4) - splat(16 * rounding<T>));
+  }
+
+  // Copies the rows divided by gamma, relative to their maxima.
+  template <class Vectors>
+  void divide(const RowGroup<T>& rows, uint32_t wanted, Vectors vectors) {
+    for_rows_of(wanted, [&](int r) __attribute__((always_inline)) {
+      T* const copy = copies_ + r * copy_stride_;
+      const Vec<T> top = splat(top_[r]), scale = splat(rows.scale[r]);
+      for (int64_t i = 0; i < vectors; ++i) store<T>(copy + i * lanes<T>, (load(x_[r] + i * lanes<T>) - top) * scale);
+      x_[r] = copy;
+      top_[r] = 0;
+    });
   }
 
   // The sums, by lane, over a row's scores above tau, and their number; their bits go to words_. NaN is
@@ -278,11 +293,13 @@ class MomentRows {
 template <class T, class Mapping>
 class SegmentRows {
  public:
-  explicit SegmentRows(Workspace& w) : segments_(w) {}
+  explicit SegmentRows(Workspace& w) : w_(w), segments_(w) {}
 
   template <class Out>
   uint32_t run(const RowGroup<T>& rows, uint32_t wanted, Out& out) {
-    const uint32_t mapped = segments_.map(rows.x, rows.length, rows.theta, wanted);
+    const T* x[lanes<T>];
+    for (int r = 0; r < lanes<T>; ++r) x[r] = rows.scaled && wanted >> r & 1 ? divided(rows, r) : rows.x[r];
+    const uint32_t mapped = segments_.map(x, rows.length, rows.theta, wanted);
     for (uint32_t rest = mapped; rest; rest &= rest - 1) {
       const int r = __builtin_ctz(rest);
       out.write_segments(r, rows.length[r], segments_);
@@ -291,6 +308,14 @@ class SegmentRows {
   }
 
  private:
+  const T* divided(const RowGroup<T>& rows, int r) const {
+    T* const copy = static_cast<T*>(w_.copies) + r * w_.copy_stride;
+    const T top = max_lanes<T>(lane_maxima(rows.x[r], rows.length[r]));
+    divide_row(rows.x[r], rows.length[r], top, static_cast<double>(rows.gamma[r]), copy);
+    return copy;
+  }
+
+  Workspace& w_;
   typename Mapping::template Segments<T> segments_;
 };
 

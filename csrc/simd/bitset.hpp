@@ -117,6 +117,17 @@ inline void expand_row_bits(const uint64_t* compacted, const uint64_t* kept, int
   }
 }
 
+// The runs of `weak` bits between two `strong` ones. The word's ends count as strong: what lies beyond is not
+// known.
+inline uint64_t enclosed_runs(uint64_t strong, uint64_t weak) {
+  const uint64_t firsts = weak & ~(weak << 1), afters = (weak + firsts) & ~weak;
+  const uint64_t follows = compact_bits(strong << 1 | 1, firsts);
+  const int ended = __builtin_popcountll(afters);  // all runs but one that reaches the word's end
+  const uint64_t precedes = compact_bits(strong, afters) | (ended < 64 ? ~uint64_t{0} << ended : 0);
+  const uint64_t enclosed = follows & precedes;
+  return expand_bits(enclosed, afters) - expand_bits(enclosed, firsts);
+}
+
 // One bit per candidate: it follows the previous candidate without a gap; it has a lower neighbour on the
 // left or on the right.
 struct Adjacency {

@@ -45,18 +45,49 @@ inline int64_t count_above(const T* x, int64_t d, T top, T level) {
   return count;
 }
 
-// One word of find_candidates: of min(left, 64) scores.
+// Which scores are candidates: those that are not at or below `low`, relative to the row's maximum.
 template <class T>
-REGMAX_INLINE int word_candidates(const T* x, int64_t left, Vec<T> top, Vec<T> cut, T* candidates, uint64_t* word) {
+struct Cut {
+  Vec<T> low;
+
+  explicit Cut(T level) : low(splat(level)) {}
+
+  static constexpr bool prunes = false;
+  REGMAX_INLINE uint32_t strong(Vec<T>) const { return 0; }
+};
+
+// Those above `low` only if they are above `high`, or in a run between such scores or at an end of the row.
+template <class T>
+struct PruningCut {
+  Vec<T> low, high;
+
+  PruningCut(T low_level, T high_level) : low(splat(low_level)), high(splat(high_level)) {}
+
+  static constexpr bool prunes = true;
+  REGMAX_INLINE uint32_t strong(Vec<T> relative) const { return bits(not_at_most(relative, high)); }
+};
+
+// The bits of one word; `size` is 64, or the number of scores in the last word.
+template <class T, class Cut>
+REGMAX_INLINE uint64_t chosen_bits(uint64_t found, uint64_t strong, int size) {
+  if (!Cut::prunes) return found;
+  const uint64_t after = size < 64 ? ~uint64_t{0} << size : 0;
+  return strong | enclosed_runs(strong | after, found & ~strong);
+}
+
+// One word of find_candidates: of min(left, 64) scores.
+template <class T, class Cut>
+REGMAX_INLINE int word_candidates(const T* x, int64_t left, Vec<T> top, const Cut& cut, T* candidates, uint64_t* word) {
   constexpr int w = lanes<T>;
-  uint64_t found = 0;
+  uint64_t found = 0, strong = 0;
   Vec<T> relative[64 / w];
   const int size = static_cast<int>(left < 64 ? left : 64);
   for (int c = 0; c < size; c += w) {
     relative[c / w] = load_left(x + c, left - c, -std::numeric_limits<T>::infinity()) - top;
-    found |= static_cast<uint64_t>(bits(not_at_most(relative[c / w], cut))) << c;
+    found |= static_cast<uint64_t>(bits(not_at_most(relative[c / w], cut.low))) << c;
+    strong |= static_cast<uint64_t>(cut.strong(relative[c / w])) << c;
   }
-  *word = found;
+  *word = found = chosen_bits<T, Cut>(found, strong, size);
   int count = 0;
   if (found) {
     for (int c = 0; c < size; c += w) count += append<T>(candidates + count, lanes_of<T>(found, c), relative[c / w]);
@@ -66,15 +97,17 @@ REGMAX_INLINE int word_candidates(const T* x, int64_t left, Vec<T> top, Vec<T> c
 
 // The bits of the scores that are not at or below the cut, NaN among them, in at most 64 whole words; returns
 // a bit for every word that has any.
-template <class T>
-inline uint64_t mark_candidates(const T* x, int64_t words, Vec<T> top, Vec<T> cut, uint64_t* found) {
+template <class T, class Cut>
+inline uint64_t mark_candidates(const T* x, int64_t words, Vec<T> top, const Cut& cut, uint64_t* found) {
   uint64_t some = 0;
   for (int64_t i = 0; i < words; ++i) {
-    uint64_t word = 0;
+    uint64_t word = 0, strong = 0;
     for (int c = 0; c < 64; c += lanes<T>) {
-      word |= static_cast<uint64_t>(bits(not_at_most(load(x + 64 * i + c) - top, cut))) << c;
+      const Vec<T> relative = load(x + 64 * i + c) - top;
+      word |= static_cast<uint64_t>(bits(not_at_most(relative, cut.low))) << c;
+      strong |= static_cast<uint64_t>(cut.strong(relative)) << c;
     }
-    found[i] = word;
+    found[i] = word = chosen_bits<T, Cut>(word, strong, 64);
     some |= static_cast<uint64_t>(word != 0) << i;
   }
   return some;
@@ -82,8 +115,8 @@ inline uint64_t mark_candidates(const T* x, int64_t words, Vec<T> top, Vec<T> cu
 
 // The candidates in the whole words of a long row. Few words have any, and a branch on every word would often
 // be mispredicted: all are marked first.
-template <class T>
-inline int64_t long_candidates(const T* x, int64_t d, Vec<T> top, Vec<T> cut, int64_t most, T* candidates,
+template <class T, class Cut>
+inline int64_t long_candidates(const T* x, int64_t d, Vec<T> top, const Cut& cut, int64_t most, T* candidates,
                                uint64_t* words) {
   int64_t count = 0;
   for (int64_t i = 0; i + 64 <= d && count <= most; i += 64 * 64) {
@@ -102,16 +135,16 @@ inline int64_t long_candidates(const T* x, int64_t d, Vec<T> top, Vec<T> cut, in
 // Compacts x - top of the scores that are not at or below the cut (NaN is neither) to `candidates`, and
 // writes their bits to `words`. Returns their count; beyond `most` the search ends early. `candidates` has
 // room for min(d, most + 64) numbers and a vector.
-template <class T>
-REGMAX_INLINE int64_t find_candidates(const T* x, int64_t d, T top, T cut, int64_t most, T* candidates,
+template <class T, class Cut>
+REGMAX_INLINE int64_t find_candidates(const T* x, int64_t d, T top, const Cut& cut, int64_t most, T* candidates,
                                       uint64_t* words) {
-  const Vec<T> tops = splat(top), cuts = splat(cut);
+  const Vec<T> tops = splat(top);
   int64_t i = d > marked_row ? d / 64 * 64 : 0;
-  int64_t count = i ? long_candidates<T>(x, d, tops, cuts, most, candidates, words) : 0;
+  int64_t count = i ? long_candidates<T>(x, d, tops, cut, most, candidates, words) : 0;
   words += i / 64;
   for (; i + 64 <= d && count <= most; i += 64)
-    count += word_candidates<T>(x + i, 64, tops, cuts, candidates + count, words++);
-  if (i < d && count <= most) count += word_candidates<T>(x + i, d - i, tops, cuts, candidates + count, words);
+    count += word_candidates<T>(x + i, 64, tops, cut, candidates + count, words++);
+  if (i < d && count <= most) count += word_candidates<T>(x + i, d - i, tops, cut, candidates + count, words);
   return count;
 }
 
