@@ -66,11 +66,12 @@ typedef struct regmax_rows {
   int64_t mask_rows, mask_repeat;
   double theta, gamma;
   const double *thetas, *gammas;
-  const double* weights;           /* prox_owl: d numbers, nonincreasing, >= 0 */
-  double *theta_grad, *gamma_grad; /* NULL, or n numbers each */
+  const double* weights;                   /* prox_owl: d numbers, nonincreasing, >= 0 */
+  double *value, *theta_grad, *gamma_grad; /* NULL, or n numbers each */
 } regmax_rows;
 
-/* Reads x; writes y, the mapping of every row, and support, joined and kept unless they are NULL. */
+/* Reads x; writes y, the mapping of every row, and, unless they are NULL, support, joined, kept, max_Omega as value
+ * (-inf for a row without kept scores), and the derivatives of max_Omega in each row's theta and gamma. */
 int32_t regmax_argmax(const regmax_rows* rows);
 
 /* Reads y, v, support, joined and kept; writes out = J v / gamma, J the (symmetric) Jacobian of the mapping at

@@ -197,6 +197,11 @@ struct Fusedmax : HasLam {
   static double gamma_grad(const CompactedRow<T>& row, double lam, Workspace& w) {
     return lam * strength_grad(row, lam, w) - dot(row.v, row.y, row.m);
   }
+  template <class T>
+  static OmegaValue omega(const CompactedRow<T>& row, double lam, int64_t, Workspace&) {
+    const double steps = total_variation(row);
+    return {dot(row.y, row.y, row.m) / 2 + lam * steps, steps};
+  }
 
  private:
   // No partial sum of x - mean comes near lam: the whole row is one segment.

@@ -12,6 +12,7 @@
 //
 // and, if on_simplex:
 //
+//   omega(row, theta, d, w)  Omega of the weights, d of which positions are kept, and its derivative in theta
 //   fits_lanes(theta)        whether the lane tier is accurate with this strength
 //   Lanes<T>                 lane tier: cut, add_row (false: leave the row), solve (returns unreliable
 //   lanes), joined whole<T>, whole_first    whole-row tier: its kind, and the row length up to which it

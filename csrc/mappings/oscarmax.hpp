@@ -194,6 +194,17 @@ struct Oscarmax : HasLam {
   static double gamma_grad(const CompactedRow<T>& row, double lam, Workspace& w) {
     return lam * strength_grad(row, lam, w) - dot(row.v, row.y, row.m);
   }
+  // sum_k (d - k) y_(k) over the d kept positions.
+  template <class T>
+  static OmegaValue omega(const CompactedRow<T>& row, double lam, int64_t d, Workspace& w) {
+    double sum = 0;
+    for (int64_t k = 0; k < row.m; ++k) sum += static_cast<double>(row.y[k]);
+    const CompactedRow<T> weights{row.y, const_cast<T*>(row.y), nullptr, row.m};
+    const bool few = row.m <= few_scores;
+    const double by_rank = few ? sum + sum_by_few_ranks(weights) : sum_by_rank(row.y, row.y, row.m, w);
+    const double pairs = static_cast<double>(d) * sum - by_rank;
+    return {dot(row.y, row.y, row.m) / 2 + lam * pairs, pairs};
+  }
 
  private:
   // max - min <= lam m / 2: the whole row is one cluster (isotonic.hpp).

@@ -144,6 +144,21 @@ inline double total_variation_grad(const CompactedRow<T>& row) {
   return -sum;
 }
 
+// Omega(y) and its derivative in theta.
+struct OmegaValue {
+  double value, slope;
+};
+
+// sum |y_i+1 - y_i| over the kept positions.
+template <class T>
+inline double total_variation(const CompactedRow<T>& row) {
+  const auto weight = [&](int64_t k) { return static_cast<double>(row.y[k]); };
+  double sum = (row.apart[0] ? weight(0) : 0) + (row.apart[row.m] ? weight(row.m - 1) : 0);
+  for (int64_t k = 1; k < row.m; ++k)
+    sum += row.apart[k] ? weight(k - 1) + weight(k) : std::fabs(weight(k) - weight(k - 1));
+  return sum;
+}
+
 // The few joined positions of a row, whose v is replaced by group means in place.
 class JoinedPositions {
  public:

@@ -79,6 +79,10 @@ struct Sparsemax : JoinsNothing {
   static double gamma_grad(const CompactedRow<T>& row, double, Workspace&) {
     return -dot(row.v, row.y, row.m);
   }
+  template <class T>
+  static OmegaValue omega(const CompactedRow<T>& row, double, int64_t, Workspace&) {
+    return {dot(row.y, row.y, row.m) / 2, 0};
+  }
 };
 
 }  // namespace regmax::REGMAX_ISA

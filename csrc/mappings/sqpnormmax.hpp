@@ -111,6 +111,7 @@ inline void sqpnorm_product(double* v, const double* y, int64_t m, double p, dou
 //     d log N / dp = (sum y^p log y / sum y^p - log N) / p.
 struct PnormGrads {
   double strength, gamma;
+  OmegaValue omega;
 
   template <class T>
   PnormGrads(const CompactedRow<T>& row, double p) {
@@ -127,6 +128,8 @@ struct PnormGrads {
     const double factor = std::exp((2 - p) * log_norm);
     strength = -factor * (along_log + ((2 - p) * slope - log_norm) * along);
     gamma = -factor * along;
+    const double value = std::exp(2 * log_norm) / 2;
+    omega = {value, 2 * value * slope};
   }
 };
 
@@ -230,6 +233,10 @@ struct Sqpnormmax : JoinsNothing {
   template <class T>
   static double gamma_grad(const CompactedRow<T>& row, double p, Workspace&) {
     return PnormGrads(row, p).gamma;
+  }
+  template <class T>
+  static OmegaValue omega(const CompactedRow<T>& row, double p, int64_t, Workspace&) {
+    return PnormGrads(row, p).omega;
   }
 };
 

@@ -7,6 +7,7 @@
 #include "mappings/mapping.hpp"
 #include "rows/cascade.hpp"
 #include "rows/dense_rows.hpp"
+#include "rows/row_numbers.hpp"
 #include "runtime/calls.hpp"
 #include "runtime/scratch.hpp"
 
@@ -30,28 +31,17 @@ int32_t for_rows(int64_t n, int64_t d, int32_t threads, const Block& block) {
                                      });
 }
 
-// The bits of the scores that the mask keeps and that are not -inf.
-template <class T>
-void write_kept(const Rows<T>& call, int64_t begin, int64_t end) {
-  const Vec<T> lowest = splat(-std::numeric_limits<T>::infinity());
-  for (int64_t i = begin; i < end; ++i) {
-    uint64_t* const words = bits_row(call.kept, i, call.d);
-    make_words(call.x + i * call.d, call.d, words, [&](Vec<T> v) { return not_at_most(v, lowest); });
-    const uint8_t* const keep = mask_row(call.mask, i, call.d);
-    for (int64_t at = 0; keep && at < call.d; at += 64) words[at / 64] &= mask_word(keep + at, call.d - at);
-    if (call.d % 64) words[call.d / 64] &= ~uint64_t{0} >> (64 - call.d % 64);
-  }
-}
-
 template <class T, class Mapping>
 void map_rows(const Rows<T>& call, Tier forced, int64_t begin, int64_t end, Workspace& w) {
   DenseRows<T> out(call, begin, w);
   if constexpr (Mapping::on_simplex) {
     Cascade<T, Mapping> cascade(call.d, forced, w);
+    Maxima<T, Mapping> maxima(call, w);
     for (int64_t first = begin; first < end; first += lanes<T>) {
       const int count = static_cast<int>(end - first < lanes<T> ? end - first : lanes<T>);
       const uint32_t fast = out.template next<Mapping>(first, count);
       cascade.run(out.group, fast, ~fast & (all_lanes<T> >> (lanes<T> - count)), out);
+      for (int64_t i = first; call.has_row_numbers() && i < first + count; ++i) maxima.add_row(i);
     }
   } else {
     for (int64_t i = begin; i < end; ++i) {
@@ -64,8 +54,9 @@ void map_rows(const Rows<T>& call, Tier forced, int64_t begin, int64_t end, Work
 
 template <class T>
 int32_t argmax(const Rows<T>& given) {
-  return with_mapping(given.kernel, given.theta.shared, given.theta.per_row, given.n, [&](auto mapping) {
+  const auto map = [&](auto mapping) {
     using Mapping = decltype(mapping);
+    if (!Mapping::on_simplex && given.has_row_numbers()) return int32_t{REGMAX_BAD_ARGUMENT};
     if (given.n == 0 || given.d == 0) return int32_t{REGMAX_OK};
     Rows<T> call = given;
     if (Mapping::joins == Joins::nothing && call.joined) {
@@ -75,9 +66,11 @@ int32_t argmax(const Rows<T>& given) {
     const Tier forced = forced_tier();
     return for_rows(call.n, call.d, call.threads, [&](int64_t begin, int64_t end, Workspace& w) {
       map_rows<T, Mapping>(call, forced, begin, end, w);
-      if (call.kept) write_kept(call, begin, end);
+      for (int64_t i = begin; call.kept && i < end; ++i)
+        find_kept(call.x + i * call.d, mask_row(call.mask, i, call.d), call.d, bits_row(call.kept, i, call.d));
     });
-  });
+  };
+  return with_mapping(given.kernel, given.theta.shared, given.theta.per_row, given.n, map, given.has_row_numbers());
 }
 
 // Nothing is deleted here: a row that is not finite has no result.

@@ -40,10 +40,11 @@ struct Rows {
   int64_t n, d;
   Mask mask;
   Strength theta, gamma;
-  double *theta_grad, *gamma_grad;
+  double *value, *theta_grad, *gamma_grad;
 
   bool has_gamma() const { return gamma.per_row || gamma.shared != 1; }
-  bool has_strength_grads() const { return theta_grad || gamma_grad; }
+  // Whether numbers of each row are wanted, which are computed from the row's result.
+  bool has_row_numbers() const { return value || theta_grad || gamma_grad; }
 };
 
 template <class T>
@@ -62,6 +63,7 @@ inline Rows<T> typed_rows(const regmax_rows& r) {
           {r.mask, r.mask_rows, r.mask_repeat},
           {r.theta, r.thetas},
           {r.gamma, r.gammas},
+          r.value,
           r.theta_grad,
           r.gamma_grad};
 }

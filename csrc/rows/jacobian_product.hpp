@@ -7,7 +7,7 @@
 #include "mappings/mapping.hpp"
 #include "rows/argmax.hpp"
 #include "rows/lane_products.hpp"
-#include "rows/strength_grads.hpp"
+#include "rows/row_numbers.hpp"
 #include "rows/whole_products.hpp"
 
 namespace regmax::REGMAX_ISA {
@@ -69,7 +69,7 @@ class ProductCascade {
     lanes_ = forced == Tier::any ? !whole_first : forced == Tier::lanes;
     whole_ = forced == Tier::any || forced == Tier::whole;
     // Gradients of strengths read the product again.
-    streamed_ = is_streamed(call.out, call.n, call.d) && !call.has_strength_grads();
+    streamed_ = is_streamed(call.out, call.n, call.d) && !call.has_row_numbers();
     for (int r = 0; r < lanes<T>; ++r) scale_[r] = inverse_gamma(call, 0);
   }
 
@@ -95,7 +95,7 @@ class ProductCascade {
       if (whole_ && left) left = whole_products_.run(rows, left);
       for (left |= all & ~fast; left; left &= left - 1)
         multiply_scalar_row<T, Mapping>(call_, first + __builtin_ctz(left), w_);
-      for (int64_t i = first; call_.has_strength_grads() && i < first + count; ++i) strength_grads_.add_row(i);
+      for (int64_t i = first; call_.has_row_numbers() && i < first + count; ++i) strength_grads_.add_row(i);
     }
     if (streamed_) finish_streams();
   }
@@ -143,12 +143,12 @@ int32_t jacobian_product(const Rows<T>& call) {
         StrengthGrads<T, Mapping> strength_grads(call, w);
         for (int64_t i = begin; i < end; ++i) {
           multiply_scalar_row<T, Mapping>(call, i, w);
-          if (call.has_strength_grads()) strength_grads.add_row(i);
+          if (call.has_row_numbers()) strength_grads.add_row(i);
         }
       }
     });
   };
-  return with_mapping(call.kernel, call.theta.shared, call.theta.per_row, call.n, multiply, call.has_strength_grads());
+  return with_mapping(call.kernel, call.theta.shared, call.theta.per_row, call.n, multiply, call.has_row_numbers());
 }
 
 }  // namespace regmax::REGMAX_ISA

@@ -23,6 +23,9 @@ def argmax(
     thetas: Address = None,
     gammas: Address = None,
     kept: Address = None,
+    theta_grad: Address = None,
+    gamma_grad: Address = None,
+    value: Address = None,
     /,
 ) -> None: ...
 def jacobian_product(

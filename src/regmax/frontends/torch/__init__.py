@@ -27,6 +27,7 @@ from regmax.frontends.torch import (
     smooth,
     threads,
 )
+from regmax.frontends.torch.maximum import maximum as maximum_rows
 from regmax.frontends.torch.modes import is_plain
 from regmax.frontends.torch.rows import Rows, prepare
 from regmax.kernels import native
@@ -113,11 +114,10 @@ def _argmax_rows(omega: KernelRegularizer, rows: Rows) -> Tensor:
 def _apply(rows: Rows, kernel: str) -> Tensor:
     x, keep, theta, gamma = rows.x, rows.keep, rows.theta, rows.gamma
     core = autograd.has_kernel(x, kernel)
-    learned = [strength for strength in (theta, gamma) if isinstance(strength, Tensor)]
-    if core and is_plain(x) and all(is_plain(strength) for strength in learned):
-        if not learned:
-            return _plain(x.contiguous(), keep, float(theta or 0.0), float(gamma), kernel)
-        return _learned(x.contiguous(), keep, theta, gamma, kernel)
+    if core and _is_plain_call(rows):
+        if isinstance(theta, Tensor) or isinstance(gamma, Tensor):
+            return _learned(x.contiguous(), keep, theta, gamma, kernel)
+        return _plain(x.contiguous(), keep, float(theta or 0.0), float(gamma), kernel)
     x = rows.divided(centred=not kernel.startswith("prox"))
     if core and not isinstance(theta, Tensor):
         return autograd.argmax(x, keep, theta, kernel)
@@ -148,8 +148,22 @@ def kept(rows: Rows) -> Tensor:
 def maximum(omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:
     """max_Omega(x) along `dim`; -inf for rows without kept positions."""
     rows, argmax_rows = _lay_out("regularized_max(...)", omega, x, dim, gamma, mask)
-    value, top = objective(omega, rows, argmax_rows(rows))
-    return _restore_values(rows, top + rows.gamma * value)
+
+    def by_tensors(x: Tensor, theta: Any, gamma: Any) -> Tensor:
+        same = rows._replace(x=x, theta=theta, gamma=gamma)
+        value, top = objective(omega, same, argmax_rows(same))
+        return (top + gamma * value)[..., 0]
+
+    kernel = omega.exact.kernel if isinstance(omega, KernelRegularizer) else ""
+    if autograd.has_kernel(rows.x, kernel) and _is_plain_call(rows):
+        call = rows.x.contiguous(), rows.keep, rows.theta, rows.gamma, kernel
+        return maximum_rows(*call, by_tensors).to(rows.dtype)
+    return by_tensors(rows.x, rows.theta, rows.gamma).to(rows.dtype)
+
+
+def _is_plain_call(rows: Rows) -> bool:
+    strengths = (own for own in (rows.theta, rows.gamma) if isinstance(own, Tensor))
+    return is_plain(rows.x) and all(is_plain(own) for own in strengths)
 
 
 def duality_gap(omega: Regularizer, x: Tensor, y: Tensor, dim: int, gamma: Any, mask: Any) -> Tensor:

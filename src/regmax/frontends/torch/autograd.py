@@ -24,7 +24,7 @@ from regmax.kernels import KERNELS, native, tensors
 Theta = Tensor | float | None
 
 # A Function without functorch: its `apply` skips the check for transforms, which `is_plain` has made.
-_PlainFunction: Any = getattr(torch_function, "_SingleLevelFunction", Function)
+PlainFunction: Any = getattr(torch_function, "_SingleLevelFunction", Function)
 
 
 def has_core(x: Tensor) -> bool:
@@ -67,7 +67,7 @@ def product(
     return JacobianProduct.apply(v, y.detach(), bits, keep, constant, kernel)
 
 
-class PlainArgmax(_PlainFunction):  # type: ignore[misc]
+class PlainArgmax(PlainFunction):  # type: ignore[misc]
     """Pi(x / gamma) in plain eager mode, with numbers for theta and gamma: the least overhead that autograd permits."""
 
     @staticmethod
@@ -94,7 +94,7 @@ class PlainArgmax(_PlainFunction):  # type: ignore[misc]
         return ops.call_jacobian_product(v, y, bits, keep, None, theta, gamma, kernel), None
 
 
-class LearnedArgmax(_PlainFunction):  # type: ignore[misc]
+class LearnedArgmax(PlainFunction):  # type: ignore[misc]
     """Pi(x / gamma; theta) in plain eager mode; the kernel gives the gradients of theta and gamma, a number per row.
 
     On the support x / gamma = grad Omega(y) + tau, and the gradient of the scores, g, sums to zero there: so gamma's

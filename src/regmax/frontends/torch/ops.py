@@ -211,6 +211,25 @@ def call_strength_grads(
     return out, *grads
 
 
+def call_maximum(
+    x: Tensor, mask: Tensor | None, theta: Strength, gamma: Strength, kernel: str, *, learned: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """max_Omega of the rows and their weights; if `learned`, the derivatives of max_Omega in theta and gamma."""
+    y = empty_like(x)
+    d = x.shape[-1]
+    n = x.numel() // d if d else 0
+    (thetas, one_theta), (gammas, one_gamma) = _split(theta), _split(gamma)
+    optional, _owners = _optional_arguments(x, None, mask, thetas, gammas)
+    value = x.new_full(x.shape[:-1], -torch.inf, dtype=torch.float64)
+    slopes = x.new_zeros((2, *x.shape[:-1], 1), dtype=torch.float64) if learned else None
+    by_theta, by_gamma = (None, None) if slopes is None else (slopes[0].data_ptr(), slopes[1].data_ptr())
+    numbers = [by_theta, by_gamma, value.data_ptr()]
+    code, threads = native.CODES[kernel], get_num_threads()
+    pointers = x.data_ptr(), y.data_ptr()
+    native.core.argmax(x.itemsize, code, *pointers, n, d, one_theta, one_gamma, threads, *optional, *numbers)
+    return value.to(x.dtype), y, slopes
+
+
 @torch.library.custom_op("regmax::argmax", mutates_args=(), device_types="cpu")
 def argmax(
     x: Tensor, mask: Tensor | None, thetas: Tensor | None, theta: float, kernel: str
