@@ -66,9 +66,11 @@ bool all_given(std::initializer_list<const void*> pointers) {
 
 bool known_type(int32_t dtype) { return dtype == REGMAX_FLOAT32 || dtype == REGMAX_FLOAT64; }
 
+bool known_half(int32_t dtype) { return dtype == REGMAX_FLOAT16 || dtype == REGMAX_BFLOAT16; }
+
 // The type and the size; `arrays` are read or written in full.
 bool valid_shape(const regmax_rows& rows, std::initializer_list<const void*> arrays) {
-  if (!known_type(rows.dtype) || rows.n < 0 || rows.d < 0) return false;
+  if (!(known_type(rows.dtype) || known_half(rows.dtype)) || rows.n < 0 || rows.d < 0) return false;
   if (rows.mask && (rows.mask_rows < 1 || rows.mask_repeat < 1)) return false;
   return rows.n == 0 || rows.d == 0 || all_given(arrays);
 }
@@ -130,7 +132,7 @@ int32_t regmax_jacobian_product(const regmax_rows* rows) {
 }
 
 int32_t regmax_prox_owl(const regmax_rows* rows) {
-  if (!valid_shape(*rows, {rows->x, rows->y, rows->weights})) return REGMAX_BAD_ARGUMENT;
+  if (!known_type(rows->dtype) || !valid_shape(*rows, {rows->x, rows->y, rows->weights})) return REGMAX_BAD_ARGUMENT;
   if (rows->n == 0 || rows->d == 0) return REGMAX_OK;
   return valid_weights(*rows) ? current_core().prox_owl(*rows) : int32_t{REGMAX_BAD_ARGUMENT};
 }

@@ -3,6 +3,7 @@
 #include "attention/backward.hpp"
 #include "attention/forward.hpp"
 #include "rows/argmax.hpp"
+#include "rows/half_rows.hpp"
 #include "rows/jacobian_product.hpp"
 
 namespace regmax::REGMAX_ISA {
@@ -19,8 +20,14 @@ int32_t with_type(const Call& call, const Run& run) {
 extern const Core core;
 const Core core = {
     REGMAX_TEXT(REGMAX_ISA),
-    [](const regmax_rows& r) { return with_type(r, [&](auto zero) { return argmax(typed_rows<decltype(zero)>(r)); }); },
     [](const regmax_rows& r) {
+      if (r.dtype == REGMAX_FLOAT16) return argmax_half<Float16>(r);
+      if (r.dtype == REGMAX_BFLOAT16) return argmax_half<Bfloat16>(r);
+      return with_type(r, [&](auto zero) { return argmax(typed_rows<decltype(zero)>(r)); });
+    },
+    [](const regmax_rows& r) {
+      if (r.dtype == REGMAX_FLOAT16) return jacobian_product_half<Float16>(r);
+      if (r.dtype == REGMAX_BFLOAT16) return jacobian_product_half<Bfloat16>(r);
       return with_type(r, [&](auto zero) { return jacobian_product(typed_rows<decltype(zero)>(r)); });
     },
     [](const regmax_rows& r) {

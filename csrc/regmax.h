@@ -48,8 +48,9 @@ enum regmax_kernel {
 
 enum regmax_status { REGMAX_OK = 0, REGMAX_OUT_OF_MEMORY = 1, REGMAX_BAD_ARGUMENT = 2 };
 
-/* The type of a call's floating-point arrays. The value is its item size. */
-enum regmax_dtype { REGMAX_FLOAT32 = 4, REGMAX_FLOAT64 = 8 };
+/* The type of a call's floating-point arrays. Only argmax and jacobian_product know half precision; they compute
+ * in float32, and convert a block of rows at a time. */
+enum regmax_dtype { REGMAX_FLOAT16 = 2, REGMAX_BFLOAT16 = 3, REGMAX_FLOAT32 = 4, REGMAX_FLOAT64 = 8 };
 
 /* One call on rows. x, y, v and out are n x d numbers of the type `dtype`. */
 typedef struct regmax_rows {
@@ -68,6 +69,10 @@ typedef struct regmax_rows {
   const double *thetas, *gammas;
   const double* weights;                   /* prox_owl: d numbers, nonincreasing, >= 0 */
   double *value, *theta_grad, *gamma_grad; /* NULL, or n numbers each */
+  /* In half precision NULL, or the weights in float32: argmax writes them, and jacobian_product reads them. It
+   * needs no weights for sparsemax and fusedmax if the bits are given and no strength is learned; then y only
+   * tells which rows are NaN. */
+  float* y32;
 } regmax_rows;
 
 /* Reads x; writes y, the mapping of every row, and, unless they are NULL, support, joined, kept, max_Omega as value

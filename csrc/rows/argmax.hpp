@@ -19,17 +19,27 @@ inline int64_t rows_per_block(int64_t d) {
 }
 
 // Calls block(begin, end, workspace) for blocks of the n rows of d scores.
-template <class Block>
+template <class Space = Workspace, class Block>
 int32_t for_rows(int64_t n, int64_t d, int32_t threads, const Block& block) {
   const int64_t per_block = rows_per_block(d), useful = n * d / scores_per_thread + 1;
-  return run_with_scratch<Workspace>((n + per_block - 1) / per_block,
-                                     static_cast<int32_t>(useful < threads ? useful : threads), d,
-                                     [&](int64_t i, Workspace& w) {
-                                       const int64_t begin = i * per_block, end = begin + per_block;
-                                       block(begin, end < n ? end : n, w);
-                                       return true;
-                                     });
+  return run_with_scratch<Space>((n + per_block - 1) / per_block,
+                                 static_cast<int32_t>(useful < threads ? useful : threads), d,
+                                 [&](int64_t i, Space& w) {
+                                   const int64_t begin = i * per_block, end = begin + per_block;
+                                   block(begin, end < n ? end : n, w);
+                                   return true;
+                                 });
 }
+
+// How the blocks of a call are run: on the call's own arrays, or on converted ones (half_rows.hpp).
+struct WholeArrays {
+  using Space = Workspace;
+
+  template <class T, class Run>
+  void operator()(const Rows<T>& call, int64_t, int64_t, Workspace&, const Run& run) const {
+    run(call);
+  }
+};
 
 template <class T, class Mapping>
 void map_rows(const Rows<T>& call, Tier forced, int64_t begin, int64_t end, Workspace& w) {
@@ -50,10 +60,12 @@ void map_rows(const Rows<T>& call, Tier forced, int64_t begin, int64_t end, Work
     }
   }
   out.finish();
+  for (int64_t i = begin; call.kept && i < end; ++i)
+    find_kept(call.x + i * call.d, mask_row(call.mask, i, call.d), call.d, bits_row(call.kept, i, call.d));
 }
 
-template <class T>
-int32_t argmax(const Rows<T>& given) {
+template <class T, class Blocks = WholeArrays>
+int32_t argmax(const Rows<T>& given, const Blocks& blocks = {}) {
   const auto map = [&](auto mapping) {
     using Mapping = decltype(mapping);
     if (!Mapping::on_simplex && given.has_row_numbers()) return int32_t{REGMAX_BAD_ARGUMENT};
@@ -64,10 +76,9 @@ int32_t argmax(const Rows<T>& given) {
       call.joined = nullptr;
     }
     const Tier forced = forced_tier();
-    return for_rows(call.n, call.d, call.threads, [&](int64_t begin, int64_t end, Workspace& w) {
-      map_rows<T, Mapping>(call, forced, begin, end, w);
-      for (int64_t i = begin; call.kept && i < end; ++i)
-        find_kept(call.x + i * call.d, mask_row(call.mask, i, call.d), call.d, bits_row(call.kept, i, call.d));
+    using Space = typename Blocks::Space;
+    return for_rows<Space>(call.n, call.d, call.threads, [&](int64_t begin, int64_t end, Space& w) {
+      blocks(call, begin, end, w, [&](const Rows<T>& rows) { map_rows<T, Mapping>(rows, forced, begin, end, w); });
     });
   };
   return with_mapping(given.kernel, given.theta.shared, given.theta.per_row, given.n, map, given.has_row_numbers());

@@ -35,7 +35,7 @@ class DenseRows {
         w_(w),
         lengths_(call.mask, call.d, begin),
         plain_(!call.mask.bytes && !call.theta.per_row && !call.gamma.per_row),
-        streamed_(is_streamed(call.y, call.n, call.d) && !call.has_row_numbers()),
+        streamed_(call.may_stream() && is_streamed(call.y, call.n, call.d)),
         words_(words_of(call.d)) {
     group.d = call.d;
     group.scaled = call.has_gamma();

@@ -11,6 +11,7 @@
 //   scalar_row(r), write_chosen(...), fill(...)         scalar tier: its input, and what it writes
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "runtime/calls.hpp"
@@ -41,10 +42,22 @@ struct Rows {
   Mask mask;
   Strength theta, gamma;
   double *value, *theta_grad, *gamma_grad;
+  // Rows in half precision (half_rows.hpp).
+  bool in_cache = false;             // blocks of rows are converted in scratch memory: nothing is streamed
+  const uint16_t* halves = nullptr;  // y of a Jacobian product if `y` is nullptr: it tells which rows are NaN
+  uint16_t infinity = 0;             // of that type
 
   bool has_gamma() const { return gamma.per_row || gamma.shared != 1; }
   // Whether numbers of each row are wanted, which are computed from the row's result.
   bool has_row_numbers() const { return value || theta_grad || gamma_grad; }
+  bool may_stream() const { return !in_cache && !has_row_numbers(); }
+
+  // Whether a weight of row i is NaN.
+  bool is_nan(int64_t i) const {
+    if (y) return std::any_of(y + i * d, y + (i + 1) * d, [](T weight) { return weight != weight; });
+    const auto is_nan_half = [&](uint16_t weight) { return (weight & 0x7fff) > infinity; };
+    return std::any_of(halves + i * d, halves + (i + 1) * d, is_nan_half);
+  }
 };
 
 template <class T>

@@ -1,6 +1,7 @@
 // The loop over rows of a Jacobian product, and its cascade of tiers.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -36,7 +37,7 @@ inline T inverse_gamma(const Rows<T>& call, int64_t i) {
 template <class T, class Mapping>
 void multiply_scalar_row(const Rows<T>& call, int64_t i, Workspace& w) {
   const int64_t d = call.d;
-  const T* const row_y = call.y + i * d;
+  const T* const row_y = call.y ? call.y + i * d : nullptr;  // nullptr: the bits suffice
   T* const out = call.out + i * d;
   const uint8_t* const keep = mask_row(call.mask, i, d);
   if (!call.support) nonzero_bits(row_y, d, w.words);
@@ -44,11 +45,15 @@ void multiply_scalar_row(const Rows<T>& call, int64_t i, Workspace& w) {
   mask_bits(keep, d, w.kept);
   for (int64_t k = 0; k < words_of(d); ++k) w.chosen[k] = w.kept[k] & (Mapping::on_simplex ? support[k] : ~uint64_t{0});
   // A row of NaN has no support bits, like a row of zeros: y tells them apart.
-  if (has_nan(row_y, d)) return fill_kept(out, keep, d, std::numeric_limits<T>::quiet_NaN());
+  if (call.is_nan(i)) return fill_kept(out, keep, d, std::numeric_limits<T>::quiet_NaN());
   if (count_bits(w.chosen, d) == 0) return fill_kept(out, keep, d, T(0));
   T *const y = static_cast<T*>(w.candidates), *const v = static_cast<T*>(w.compacted);
-  compact_row(row_y, w.chosen, d, y);
   const int64_t m = compact_row(call.v + i * d, w.chosen, d, v);
+  if (row_y) {
+    compact_row(row_y, w.chosen, d, y);
+  } else {
+    std::fill_n(y, m, T(1));
+  }
   if (Mapping::joins == Joins::neighbours) find_joined_bytes(row_y, bits_row(call.joined, i, d), d, w);
   Mapping::multiply(CompactedRow<T>{y, v, w.joined, m}, call.theta.of(i), w);
   if (call.has_gamma()) {
@@ -69,7 +74,7 @@ class ProductCascade {
     lanes_ = forced == Tier::any ? !whole_first : forced == Tier::lanes;
     whole_ = forced == Tier::any || forced == Tier::whole;
     // Gradients of strengths read the product again.
-    streamed_ = is_streamed(call.out, call.n, call.d) && !call.has_row_numbers();
+    streamed_ = call.may_stream() && is_streamed(call.out, call.n, call.d);
     for (int r = 0; r < lanes<T>; ++r) scale_[r] = inverse_gamma(call, 0);
   }
 
@@ -81,7 +86,7 @@ class ProductCascade {
       if (call_.gamma.per_row) {
         for (int r = 0; r < count; ++r) scale_[r] = inverse_gamma(call_, first + r);
       }
-      const ProductGroup<T> rows{call_.y + at,
+      const ProductGroup<T> rows{call_.y ? call_.y + at : nullptr,
                                  call_.v + at,
                                  call_.out + at,
                                  bits_row(call_.support, first, call_.d),
@@ -130,22 +135,39 @@ class ProductCascade {
   bool lanes_, whole_, streamed_;
 };
 
-template <class T>
-int32_t jacobian_product(const Rows<T>& call) {
+template <class T, class Mapping>
+void multiply_rows(const Rows<T>& call, Tier forced, int64_t begin, int64_t end, Workspace& w) {
+  if constexpr (Mapping::on_simplex) {
+    ProductCascade<T, Mapping>(call, forced, w).run(begin, end);
+  } else {
+    StrengthGrads<T, Mapping> strength_grads(call, w);
+    for (int64_t i = begin; i < end; ++i) {
+      multiply_scalar_row<T, Mapping>(call, i, w);
+      if (call.has_row_numbers()) strength_grads.add_row(i);
+    }
+  }
+}
+
+// Whether the bits of a call suffice for its product, without weights.
+template <class T, class Mapping>
+bool has_enough_bits(const Rows<T>& call) {
+  if constexpr (Mapping::on_simplex && Mapping::joins != Joins::anywhere) {
+    return !Mapping::Product::reads_weights && call.support && !call.has_row_numbers() &&
+           (Mapping::joins == Joins::nothing || call.joined);
+  }
+  return false;
+}
+
+template <class T, class Blocks = WholeArrays>
+int32_t jacobian_product(const Rows<T>& call, const Blocks& blocks = {}) {
   const auto multiply = [&](auto mapping) {
     using Mapping = decltype(mapping);
     if (call.n == 0 || call.d == 0) return int32_t{REGMAX_OK};
+    if (!call.y && !has_enough_bits<T, Mapping>(call)) return int32_t{REGMAX_BAD_ARGUMENT};
     const Tier forced = forced_tier();
-    return for_rows(call.n, call.d, call.threads, [&](int64_t begin, int64_t end, Workspace& w) {
-      if constexpr (Mapping::on_simplex) {
-        ProductCascade<T, Mapping>(call, forced, w).run(begin, end);
-      } else {
-        StrengthGrads<T, Mapping> strength_grads(call, w);
-        for (int64_t i = begin; i < end; ++i) {
-          multiply_scalar_row<T, Mapping>(call, i, w);
-          if (call.has_row_numbers()) strength_grads.add_row(i);
-        }
-      }
+    using Space = typename Blocks::Space;
+    return for_rows<Space>(call.n, call.d, call.threads, [&](int64_t begin, int64_t end, Space& w) {
+      blocks(call, begin, end, w, [&](const Rows<T>& rows) { multiply_rows<T, Mapping>(rows, forced, begin, end, w); });
     });
   };
   return with_mapping(call.kernel, call.theta.shared, call.theta.per_row, call.n, multiply, call.has_row_numbers());

@@ -1,7 +1,6 @@
 // Numbers of a row that depend on its weights and on few others: the gradients of its strengths, max_Omega.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -10,11 +9,6 @@
 #include "rows/masks.hpp"
 
 namespace regmax::REGMAX_ISA {
-
-template <class T>
-inline bool has_nan(const T* y, int64_t d) {
-  return std::any_of(y, y + d, [](T weight) { return weight != weight; });
-}
 
 // The bits of the scores of a row that the mask keeps and that are not -inf.
 template <class T>
@@ -47,12 +41,12 @@ class RowSupport {
 
   // A number of a row without weights: NaN if the row is NaN.
   double without_weights(int64_t i, double value) const {
-    return has_nan(call_.y + i * call_.d, call_.d) ? std::numeric_limits<double>::quiet_NaN() : value;
+    return call_.is_nan(i) ? std::numeric_limits<double>::quiet_NaN() : value;
   }
 
  private:
   const uint64_t* choose(int64_t i, const T* y, const uint64_t* kept) {
-    if (!Mapping::on_simplex && !has_nan(y, call_.d)) return kept;
+    if (!Mapping::on_simplex && !call_.is_nan(i)) return kept;
     if (Mapping::on_simplex && call_.support) return bits_row(call_.support, i, call_.d);
     if (Mapping::on_simplex) {
       positive_bits(y, call_.d, w_.chosen);

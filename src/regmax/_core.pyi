@@ -25,6 +25,7 @@ def argmax(
     kept: Address = None,
     theta_grad: Address = None,
     gamma_grad: Address = None,
+    y32: Address = None,
     value: Address = None,
     /,
 ) -> None: ...
@@ -49,6 +50,7 @@ def jacobian_product(
     kept: Address = None,
     theta_grad: Address = None,
     gamma_grad: Address = None,
+    y32: Address = None,
     /,
 ) -> None: ...
 def prox_owl(

@@ -34,7 +34,7 @@ def call_product(dtype: int = 4, kernel: int = 0, theta: float = 0.0, gamma: flo
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"dtype": 2},
+        {"dtype": 5},
         {"kernel": -1},
         {"kernel": 6},
         {"kernel": 1, "theta": -0.1},

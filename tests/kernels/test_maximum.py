@@ -112,4 +112,6 @@ def test_a_proximal_operator_has_no_value() -> None:
     y, value = torch.empty_like(x), torch.empty(2, dtype=DOUBLE)
     call = 8, native.CODES["prox_tv1d"], x.data_ptr(), y.data_ptr(), 2, 3, 0.1, 1.0, 1
     with pytest.raises(ValueError, match="needs a known kernel"):
-        native.core.argmax(*call, *(None, None, None, 1, 1, None, None, None, None, None), value.data_ptr())
+        native.core.argmax(
+            *call, *(None, None, None, 1, 1, None, None, None, None, None, None), value.data_ptr()
+        )

@@ -19,6 +19,7 @@ from regmax.frontends.checks import (
 from regmax.frontends.torch import (
     autograd,
     capped,
+    half,
     linear_loss,
     linear_rows,
     losses,
@@ -34,7 +35,6 @@ from regmax.kernels import native
 from regmax.regularizers import KernelRegularizer, Regularizer
 from regmax.regularizers.base import Bounds
 
-_FLOATS = (torch.float32, torch.float64)
 _INFINITY = float("inf")
 
 project_capped_simplex = capped.project_capped_simplex
@@ -52,14 +52,14 @@ def mapping(omega: type[KernelRegularizer], theta: Any, x: Tensor, dim: int, gam
         and omega.accepts(theta)
         and is_plain(x)
         and x.is_cpu
-        and x.dtype in _FLOATS
+        and x.dtype in _PLAIN
         and type(dim) is int
         and (dim == -1 or dim == x.ndim - 1)
         and x.is_contiguous()
         and x.ndim > 0
         and (mask is None or _is_plain_mask(mask, x))
     ):
-        return _plain(x, mask, theta or 0.0, gamma, omega.kernel)
+        return _PLAIN[x.dtype](x, mask, theta or 0.0, gamma, omega.kernel)
     return argmax(omega.made(theta), x, dim, gamma, mask)
 
 
@@ -86,6 +86,15 @@ def _plain(x: Tensor, keep: Tensor | None, theta: float, gamma: float, kernel: s
     if x.requires_grad and torch.is_grad_enabled():
         return autograd.PlainArgmax.apply(x, (keep, theta, gamma, kernel))
     return ops.call_argmax(x, keep, None, theta, gamma, kernel, None)
+
+
+# The types that the core reads, and the function for each.
+_PLAIN = {
+    torch.float32: _plain,
+    torch.float64: _plain,
+    torch.float16: half.argmax,
+    torch.bfloat16: half.argmax,
+}
 
 
 def _learned(x: Tensor, keep: Tensor | None, theta: Any, gamma: Any, kernel: str) -> Tensor:

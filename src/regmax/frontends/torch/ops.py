@@ -21,6 +21,8 @@ from regmax.kernels import native
 # Below this many scores the core reads a row's weights as fast as its bits, unless there are many rows.
 _FEW = {"sqpnormmax": 129, "entmax": 129}
 _MANY = 1 << 16
+# The core's codes of the types whose code is not the item size.
+_HALF = {torch.float16: 2, torch.bfloat16: 3}
 
 Strength = Tensor | float
 
@@ -51,6 +53,11 @@ def new_learned_bits(x: Tensor, kernel: str) -> Tensor | None:
     if kernel in native.CHAINED:
         return x.new_empty((3, *x.shape[:-1], (x.shape[-1] + 63) // 64), dtype=torch.int64)
     return new_bits(x, kernel)
+
+
+def new_half_bits(x: Tensor, kernel: str) -> Tensor:
+    """The same for half-precision rows, whose weights the backward pass does not read."""
+    return x.new_empty((_parts(kernel), *x.shape[:-1], (x.shape[-1] + 63) // 64), dtype=torch.int64)
 
 
 def kept_mask(bits: Tensor, d: int) -> Tensor:
@@ -223,11 +230,57 @@ def call_maximum(
     value = x.new_full(x.shape[:-1], -torch.inf, dtype=torch.float64)
     slopes = x.new_zeros((2, *x.shape[:-1], 1), dtype=torch.float64) if learned else None
     by_theta, by_gamma = (None, None) if slopes is None else (slopes[0].data_ptr(), slopes[1].data_ptr())
-    numbers = [by_theta, by_gamma, value.data_ptr()]
+    numbers = [by_theta, by_gamma, None, value.data_ptr()]
     code, threads = native.CODES[kernel], get_num_threads()
     pointers = x.data_ptr(), y.data_ptr()
     native.core.argmax(x.itemsize, code, *pointers, n, d, one_theta, one_gamma, threads, *optional, *numbers)
     return value.to(x.dtype), y, slopes
+
+
+def call_half_argmax(
+    x: Tensor,
+    mask: Tensor | None,
+    theta: float,
+    gamma: float,
+    kernel: str,
+    bits: Tensor | None,
+    y32: Tensor | None,
+) -> Tensor:
+    """Map half-precision rows; fill `bits`, and `y32` with the weights in float32, if they are given."""
+    y = empty_like(x)
+    d = x.shape[-1]
+    n = x.numel() // d if d else 0
+    optional, _owners = _optional_arguments(x, bits, mask, None)
+    code, threads = native.CODES[kernel], get_num_threads()
+    pointers = x.data_ptr(), y.data_ptr()
+    full = [None, None, None if y32 is None else y32.data_ptr()]
+    native.core.argmax(_HALF[x.dtype], code, *pointers, n, d, theta, gamma, threads, *optional, *full)
+    return y
+
+
+def call_half_product(
+    v: Tensor,
+    y: Tensor,
+    bits: Tensor,
+    y32: Tensor | None,
+    mask: Tensor | None,
+    theta: float,
+    gamma: float,
+    kernel: str,
+) -> Tensor:
+    """J v / gamma of half-precision rows; of `y` only NaN is read."""
+    v = v.contiguous()
+    out = empty_like(y)
+    d = y.shape[-1]
+    n = y.numel() // d if d else 0
+    optional, _owners = _optional_arguments(y, bits, mask, None)
+    pointers = y.data_ptr(), v.data_ptr(), out.data_ptr()
+    code, threads = native.CODES[kernel], get_num_threads()
+    full = [None, None, None if y32 is None else y32.data_ptr()]
+    native.core.jacobian_product(
+        _HALF[y.dtype], code, *pointers, n, d, theta, gamma, threads, *optional, *full
+    )
+    return out
 
 
 @torch.library.custom_op("regmax::argmax", mutates_args=(), device_types="cpu")

@@ -1,0 +1,47 @@
+"""float16 and bfloat16 rows in plain eager mode: the core converts them, block by block.
+
+The backward pass never reads half-precision weights: the bits suffice for sparsemax and fusedmax, and the other kernels
+save float32 weights.
+"""
+
+from typing import Any
+
+from torch import Tensor, float32, is_grad_enabled
+from torch._C._functorch import is_legacy_batchedtensor
+
+from regmax.frontends.torch import ops
+from regmax.frontends.torch.autograd import PlainFunction, product
+from regmax.frontends.torch.modes import is_plain
+
+_BITS_SUFFICE = frozenset({"sparsemax", "fusedmax"})
+
+
+class HalfArgmax(PlainFunction):  # type: ignore[misc]
+    """Pi(x / gamma) of half-precision rows, with numbers for theta and gamma."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, call: tuple[Tensor | None, float, float, str]) -> Tensor:
+        keep, theta, gamma, kernel = call
+        bits = ops.new_half_bits(x, kernel)
+        y32 = None if kernel in _BITS_SUFFICE else x.new_empty(x.shape, dtype=float32)
+        y = ops.call_half_argmax(x, keep, theta, gamma, kernel, bits, y32)
+        ctx.save_for_backward(y, y32, bits, keep)
+        ctx.strengths = theta, gamma, kernel
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, v: Tensor) -> Any:
+        y, y32, bits, keep = ctx.saved_tensors
+        theta, gamma, kernel = ctx.strengths
+        if not (is_grad_enabled() or is_legacy_batchedtensor(v)) and is_plain(v):
+            return ops.call_half_product(v, y, bits, y32, keep, theta, gamma, kernel), None
+        # The value of y32, with the graph of y.
+        weights = y.float() if y32 is None else y.float() + (y32 - y.detach().float())
+        return (product(v.float(), weights, bits, keep, theta, kernel) / gamma).to(v.dtype), None
+
+
+def argmax(x: Tensor, keep: Tensor | None, theta: float, gamma: float, kernel: str) -> Tensor:
+    """Pi(x / gamma) of contiguous half-precision rows on the CPU."""
+    if x.requires_grad and is_grad_enabled():
+        return HalfArgmax.apply(x, (keep, theta, gamma, kernel))
+    return ops.call_half_argmax(x, keep, theta, gamma, kernel, None, None)
