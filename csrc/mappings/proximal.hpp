@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
 #include "algorithms/isotonic.hpp"
 #include "algorithms/total_variation.hpp"
 #include "mappings/products.hpp"
+#include "simd/row_sorting.hpp"
 
 namespace regmax::REGMAX_ISA {
 
@@ -73,6 +75,31 @@ struct ProxTv1d : Proximal {
   }
 };
 
+// The sizes of m finite numbers with their positions, in decreasing order. In float32 a number's bits and its
+// position make a key that compares like a double, so that a sorting network carries the positions. w.space and
+// `spare`, m numbers, are overwritten.
+template <class T>
+inline void rank_sizes(const T* x, int64_t m, double* spare, Workspace& w, Ranked* ranked) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    for (int64_t i = 0; i < m; ++i) {
+      uint32_t bits;
+      std::memcpy(&bits, x + i, sizeof bits);
+      const uint64_t key = static_cast<uint64_t>(bits & 0x7fffffff) << 32 | static_cast<uint64_t>(i);
+      std::memcpy(w.space + i, &key, sizeof key);
+    }
+    sort_row(w.space, m, spare);
+    for (int64_t k = 0; k < m; ++k) {
+      uint64_t key;
+      std::memcpy(&key, w.space + k, sizeof key);
+      const int64_t i = static_cast<int64_t>(key & 0xffffffff);
+      ranked[k] = {std::fabs(static_cast<double>(x[i])), i};
+    }
+  } else {
+    for (int64_t i = 0; i < m; ++i) ranked[i] = {std::fabs(static_cast<double>(x[i])), i};
+    sort_decreasing(ranked, m);
+  }
+}
+
 // prox_oscar: the OWL prox with weights lam (m - k). J averages sign(z) v over groups of equal |z|.
 struct ProxOscar : Proximal {
   static constexpr Joins joins = Joins::nothing;
@@ -99,22 +126,27 @@ struct ProxOscar : Proximal {
   template <class T>
   static void multiply(const CompactedRow<T>& row, double lam, Workspace& w) {
     if (lam == 0) return;
-    widen(row, w);
-    average_equal_sizes(w.v, w.x, row.m, IsotonicSpace(w.pooling, row.m).ranked);
-    // The smallest number has no penalty: a zero that is the only one moves with its score.
-    const bool is_free = std::count(w.x, w.x + row.m, 0.0) == 1;
-    for (int64_t i = 0; i < row.m; ++i) {
-      if (w.x[i] == 0) w.v[i] = is_free ? static_cast<double>(row.v[i]) : 0;
+    Ranked* const ranked = IsotonicSpace(w.pooling, row.m).ranked;
+    rank_sizes(row.y, row.m, w.y, w, ranked);
+    const auto is_negative = [&](int64_t k) { return row.y[ranked[k].position] < 0; };
+    for (int64_t begin = 0, end; begin < row.m; begin = end) {
+      double sum = 0;
+      for (end = begin; end < row.m && ranked[end].value == ranked[begin].value; ++end) {
+        const double v = static_cast<double>(row.v[ranked[end].position]);
+        sum += is_negative(end) ? -v : v;
+      }
+      // The smallest number has no penalty: a zero that is the only one moves with its score.
+      const bool is_constant = ranked[begin].value == 0 && end - begin > 1;
+      const double mean = is_constant ? 0 : sum / static_cast<double>(end - begin);
+      for (int64_t k = begin; k < end; ++k) row.v[ranked[k].position] = static_cast<T>(is_negative(k) ? -mean : mean);
     }
-    narrow(row, w);
   }
 
   // The k-th largest |z| of m has the weight lam (m - k).
   template <class T>
   static double strength_grad(const CompactedRow<T>& row, double, Workspace& w) {
     Ranked* const ranked = IsotonicSpace(w.pooling, row.m).ranked;
-    for (int64_t i = 0; i < row.m; ++i) ranked[i] = {std::fabs(static_cast<double>(row.y[i])), i};
-    sort_decreasing(ranked, row.m);
+    rank_sizes(row.y, row.m, w.y, w, ranked);
     double sum = 0;
     for (int64_t k = 0; k < row.m; ++k) {
       const int64_t i = ranked[k].position;

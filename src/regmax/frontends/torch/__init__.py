@@ -116,8 +116,15 @@ def _argmax_rows(omega: KernelRegularizer, rows: Rows) -> Tensor:
     first, *later = omega.steps or (omega.kernel,)
     y = _apply(rows, first)
     for kernel in later:
-        y = autograd.argmax(y, kept(rows), None, kernel)
+        y = _apply(rows._replace(x=y, keep=_deletions(rows), theta=None, gamma=1.0), kernel)
     return y
+
+
+def _deletions(rows: Rows) -> Tensor | None:
+    """The mask for a second step, to which scores of -inf are no longer visible."""
+    if rows.keep is None and is_plain(rows.x) and rows.x.is_cpu and rows.x.numel():
+        return None if bool(rows.x.detach().amin() > -torch.inf) else kept(rows)
+    return kept(rows)
 
 
 def _apply(rows: Rows, kernel: str) -> Tensor:
