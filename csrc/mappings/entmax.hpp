@@ -203,6 +203,11 @@ struct Entmax15 : JoinsNothing {
   static double gamma_grad(const CompactedRow<T>& row, double alpha, Workspace&) {
     return TsallisGrads(row, alpha).gamma;
   }
+  template <class T>
+  static OmegaValue omega(const CompactedRow<T>& row, double alpha, int64_t, Workspace&) {
+    const TsallisGrads grads(row, alpha);
+    return {grads.value, grads.slope};
+  }
 };
 
 struct Entmax : Entmax15 {
