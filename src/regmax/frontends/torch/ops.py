@@ -74,10 +74,6 @@ def _bits_pointers(bits: Tensor | None) -> tuple[int | None, int | None]:
     return start, start + bits.numel() // parts * 8 if parts > 1 else None
 
 
-def _kept_pointer(bits: Tensor | None) -> int | None:
-    return None if bits is None or bits.shape[0] < 3 else bits[2].data_ptr()
-
-
 def mask_layout(mask: Tensor, x: Tensor) -> tuple[Tensor, int, int]:
     """The mask as rows of bytes, their number and `repeat`: a row reads mask row (row // repeat) % rows.
 
@@ -96,25 +92,35 @@ def mask_layout(mask: Tensor, x: Tensor) -> tuple[Tensor, int, int]:
 
 
 def _optional_arguments(
-    x: Tensor,
-    bits: Tensor | None,
-    mask: Tensor | None,
-    thetas: Tensor | None,
-    gammas: Tensor | None = None,
+    x: Tensor, bits: Tensor | None, mask: Tensor | None, thetas: Tensor | None
 ) -> tuple[tuple[Any, ...], tuple[Tensor | None, ...]]:
-    """The arguments of a call from `support` to `kept`, and the tensors that own their memory."""
-    keep, mask_rows, mask_repeat = None, 1, 1
+    """The arguments of a call from `support` to `thetas`, and the tensors that own their memory."""
+    keep, mask_rows, mask_repeat, strengths = None, 1, 1, None
     if mask is not None:
         mask, mask_rows, mask_repeat = mask_layout(mask, x)
         keep = mask.data_ptr()
-    thetas, gammas = _per_row(thetas, x), _per_row(gammas, x)
-    strengths = (None if own is None else own.data_ptr() for own in (thetas, gammas))
-    pointers = (*_bits_pointers(bits), keep, mask_rows, mask_repeat, *strengths, _kept_pointer(bits))
-    return pointers, (mask, thetas, gammas)
+    if thetas is not None:
+        thetas = _per_row(thetas, x)
+        strengths = thetas.data_ptr()
+    return (*_bits_pointers(bits), keep, mask_rows, mask_repeat, strengths), (mask, thetas)
 
 
-def _per_row(strength: Tensor | None, x: Tensor) -> Tensor | None:
-    return None if strength is None else strength.expand(*x.shape[:-1], 1).to(torch.float64).contiguous()
+def _more_arguments(
+    x: Tensor,
+    bits: Tensor | None,
+    mask: Tensor | None,
+    thetas: Tensor | None = None,
+    gammas: Tensor | None = None,
+) -> tuple[tuple[Any, ...], tuple[Tensor | None, ...]]:
+    """The same up to `kept`."""
+    optional, owners = _optional_arguments(x, bits, mask, thetas)
+    gammas = None if gammas is None else _per_row(gammas, x)
+    kept = None if bits is None or bits.shape[0] < 3 else bits[2].data_ptr()
+    return (*optional, None if gammas is None else gammas.data_ptr(), kept), (*owners, gammas)
+
+
+def _per_row(strength: Tensor, x: Tensor) -> Tensor:
+    return strength.expand(*x.shape[:-1], 1).to(torch.float64).contiguous()
 
 
 def _split(strength: Strength) -> tuple[Tensor | None, float]:
@@ -187,7 +193,7 @@ def call_argmax_learned(
     d = x.shape[-1]
     n = x.numel() // d if d else 0
     (thetas, one_theta), (gammas, one_gamma) = _split(theta), _split(gamma)
-    optional, _owners = _optional_arguments(x, bits, mask, thetas, gammas)
+    optional, _owners = _more_arguments(x, bits, mask, thetas, gammas)
     shared = n, d, one_theta, one_gamma, get_num_threads()
     native.core.argmax(x.itemsize, native.CODES[kernel], x.data_ptr(), y.data_ptr(), *shared, *optional)
     return y
@@ -209,7 +215,7 @@ def call_strength_grads(
     d = y.shape[-1]
     n = y.numel() // d if d else 0
     (thetas, one_theta), (gammas, one_gamma) = _split(theta), _split(gamma)
-    optional, _owners = _optional_arguments(y, bits, mask, thetas, gammas)
+    optional, _owners = _more_arguments(y, bits, mask, thetas, gammas)
     code, threads, wanted = native.CODES[kernel], get_num_threads(), [own.data_ptr() for own in grads]
     pointers = y.data_ptr(), v.data_ptr(), out.data_ptr()
     native.core.jacobian_product(
@@ -226,7 +232,7 @@ def call_maximum(
     d = x.shape[-1]
     n = x.numel() // d if d else 0
     (thetas, one_theta), (gammas, one_gamma) = _split(theta), _split(gamma)
-    optional, _owners = _optional_arguments(x, None, mask, thetas, gammas)
+    optional, _owners = _more_arguments(x, None, mask, thetas, gammas)
     value = x.new_full(x.shape[:-1], -torch.inf, dtype=torch.float64)
     slopes = x.new_zeros((2, *x.shape[:-1], 1), dtype=torch.float64) if learned else None
     by_theta, by_gamma = (None, None) if slopes is None else (slopes[0].data_ptr(), slopes[1].data_ptr())
@@ -250,7 +256,7 @@ def call_half_argmax(
     y = empty_like(x)
     d = x.shape[-1]
     n = x.numel() // d if d else 0
-    optional, _owners = _optional_arguments(x, bits, mask, None)
+    optional, _owners = _more_arguments(x, bits, mask)
     code, threads = native.CODES[kernel], get_num_threads()
     pointers = x.data_ptr(), y.data_ptr()
     full = [None, None, None if y32 is None else y32.data_ptr()]
@@ -273,7 +279,7 @@ def call_half_product(
     out = empty_like(y)
     d = y.shape[-1]
     n = y.numel() // d if d else 0
-    optional, _owners = _optional_arguments(y, bits, mask, None)
+    optional, _owners = _more_arguments(y, bits, mask)
     pointers = y.data_ptr(), v.data_ptr(), out.data_ptr()
     code, threads = native.CODES[kernel], get_num_threads()
     full = [None, None, None if y32 is None else y32.data_ptr()]
