@@ -167,7 +167,7 @@ struct Fusedmax : HasLam {
   template <class T>
   static bool is_constant(const CompactedRow<T>& row) {
     if (row.y[0] != row.y[row.m - 1]) return false;
-    return std::all_of(row.joined + 1, row.joined + row.m, [](uint8_t joined) { return joined != 0; });
+    return std::all_of(row.joined + 1, row.joined + row.m, [](uint8_t joined) { return joined & shares_segment; });
   }
   template <class T>
   static void multiply(const CompactedRow<T>& row, double lam, Workspace& w) {
@@ -175,6 +175,20 @@ struct Fusedmax : HasLam {
     subtract_mean(w.v, row.m);
     if (lam != 0) average_segments(w.v, row.m, row.joined);
     narrow(row, w);
+  }
+
+  // The penalty's subgradient is sign(y_i - y_i-1) - sign(y_i+1 - y_i) along the kept positions.
+  template <class T>
+  static StrengthGrads strength_grads(const CompactedRow<T>& row, double lam, Workspace&) {
+    double along = 0;
+    for (int64_t k = 0; k < row.m; ++k) {
+      const uint8_t joined = row.joined[k];
+      along += static_cast<double>(row.v[k]) * (((joined & zero_before) != 0) + ((joined & zero_after) != 0));
+      if (k == 0 || joined & (shares_segment | zero_before)) continue;
+      const double step = static_cast<double>(row.v[k]) - static_cast<double>(row.v[k - 1]);
+      along += row.y[k] > row.y[k - 1] ? step : row.y[k] < row.y[k - 1] ? -step : 0;
+    }
+    return lam_grads(row, lam, along);
   }
 
  private:

@@ -8,6 +8,7 @@
 //   is_sparsemax(theta)      whether this strength has no effect
 //   map(row, theta)          scalar tier: any row of finite scores
 //   multiply(row, theta, w)  scalar tier and attention: J v on the compacted support
+//   strength_grads(row, theta, w)   attention: the gradients of gamma and theta, if on_simplex (tiers.hpp)
 //
 // and, if on_simplex:
 //

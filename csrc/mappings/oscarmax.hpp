@@ -182,6 +182,20 @@ struct Oscarmax : HasLam {
     narrow(row, w);
   }
 
+  // The penalty's subgradient is n minus the rank of a weight. v sums to zero, so any n will do: half of m + 1
+  // keeps the terms small.
+  template <class T>
+  static StrengthGrads strength_grads(const CompactedRow<T>& row, double lam, Workspace& w) {
+    Ranked* const ranked = IsotonicSpace(w.pooling, row.m).ranked;
+    for (int64_t i = 0; i < row.m; ++i) ranked[i] = {static_cast<double>(row.y[i]), i};
+    sort_decreasing(ranked, row.m);
+    const double centre = static_cast<double>(row.m + 1) / 2;
+    double along = 0;
+    for (int64_t k = 0; k < row.m; ++k)
+      along += static_cast<double>(row.v[ranked[k].position]) * (centre - static_cast<double>(k + 1));
+    return lam_grads(row, lam, along);
+  }
+
  private:
   // max - min <= lam m / 2: the whole row is one cluster (isotonic.hpp).
   template <class T>

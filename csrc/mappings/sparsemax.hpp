@@ -69,6 +69,10 @@ struct Sparsemax : JoinsNothing {
   static void multiply(const CompactedRow<T>& row, double, Workspace&) {
     multiply_compacted<T, Product>(row);
   }
+  template <class T>
+  static StrengthGrads strength_grads(const CompactedRow<T>& row, double, Workspace&) {
+    return {-along_weights(row), 0};
+  }
 };
 
 }  // namespace regmax::REGMAX_ISA

@@ -197,6 +197,23 @@ struct Sqpnormmax : JoinsNothing {
     sqpnorm_product(w.v, w.x, row.m, p, w.space);
     narrow(row, w);
   }
+
+  // With N = |y|_p, grad Omega(y) = y^(p-1) N^(2-p), whose derivative in p is that times
+  //     log y - log N + (2 - p) d log N / dp,   d log N / dp = (sum y^p log y / sum y^p - log N) / p.
+  template <class T>
+  static StrengthGrads strength_grads(const CompactedRow<T>& row, double p, Workspace&) {
+    double power = 0, power_log = 0, along = 0, along_log = 0;
+    for (int64_t k = 0; k < row.m; ++k) {
+      const double y = static_cast<double>(row.y[k]), log_y = std::log(y), slope = std::exp((p - 1) * log_y);
+      power += slope * y;
+      power_log += slope * y * log_y;
+      along += static_cast<double>(row.v[k]) * slope;
+      along_log += static_cast<double>(row.v[k]) * slope * log_y;
+    }
+    const double log_norm = std::log(power) / p, scale = std::exp((2 - p) * log_norm);
+    const double norm_slope = (power_log / power - log_norm) / p;
+    return {-scale * along, -scale * (along_log + ((2 - p) * norm_slope - log_norm) * along)};
+  }
 };
 
 }  // namespace regmax::REGMAX_ISA

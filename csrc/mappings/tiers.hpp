@@ -164,6 +164,10 @@ class ScalarRow {
   }
 };
 
+// What a byte `joined` says about a weight and the kept positions next to it. Jacobian products need the first
+// bit only; the gradient of fusedmax's lam needs all.
+enum : uint8_t { shares_segment = 1, zero_before = 2, zero_after = 4 };
+
 // The nonzero weights of one row and a direction v, both compacted; v is to be replaced by J v.
 template <class T>
 struct CompactedRow {
@@ -176,6 +180,22 @@ struct CompactedRow {
     return y[0] == y[m - 1] && std::all_of(y, y + m, [first = y[0]](T weight) { return weight == first; });
   }
 };
+
+// The gradients of a row's strengths. At the solution x - grad Omega(y) is constant on the support, and J v sums
+// to zero there, so that with u = J v the gradients of gamma (at gamma = 1) and theta are
+//     -<u, grad Omega(y)>   and   -<u, d/dtheta grad Omega(y)>.
+// A mapping's strength_grads(row, theta, w) gives both, from y, from u in row.v, and from all bits of row.joined.
+struct StrengthGrads {
+  double gamma, theta;
+};
+
+// <v, y>, summed in double.
+template <class T>
+inline double along_weights(const CompactedRow<T>& row) {
+  double sum = 0;
+  for (int64_t k = 0; k < row.m; ++k) sum += static_cast<double>(row.v[k]) * static_cast<double>(row.y[k]);
+  return sum;
+}
 
 // What mappings have in common that join nothing, or whose strength is a lam.
 struct JoinsNothing {
@@ -191,6 +211,12 @@ struct JoinsNothing {
 struct HasLam {
   static bool accepts(double lam) { return lam >= 0 && std::isfinite(lam); }
   static bool is_sparsemax(double lam) { return lam == 0; }
+
+  // grad Omega(y) = y + lam g, g a subgradient of the penalty, of which <v, g> is given.
+  template <class T>
+  static StrengthGrads lam_grads(const CompactedRow<T>& row, double lam, double along_penalty) {
+    return {-along_weights(row) - lam * along_penalty, -along_penalty};
+  }
 };
 
 }  // namespace regmax::REGMAX_ISA
