@@ -127,9 +127,8 @@ def attention(
     found = resolve(mapping)
     if not return_weights and found.is_softmax:
         return softmax_attention(inputs, found.gamma)
-    if return_weights is not True and suits(inputs, found):
-        result, sparse = sparse_attention(inputs, found, return_weights=bool(return_weights))
-        return result if sparse is None else (result, sparse)
+    if suits(inputs, found):
+        return sparse_attention(inputs, found, return_weights=return_weights)
     out, y = dense_attention(inputs, found)
     if return_weights == "sparse":
         return out, SparseWeights.from_dense(y)

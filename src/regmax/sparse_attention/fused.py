@@ -1,157 +1,161 @@
 """Attention on the CPU without a dense weight matrix, and its derivative restricted to the support."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
-from torch.nn import functional
 
+from regmax.frontends.checks import parameter_shape
 from regmax.frontends.torch.modes import is_plain
 from regmax.kernels import native
 from regmax.kernels.native import attention as core
 from regmax.mappings import row_of
 from regmax.regularizers import KernelRegularizer
+from regmax.regularizers.base import Bounds
 from regmax.resolver import Resolved
 from regmax.sparse_attention.dense import dense_attention, repeat_heads
+from regmax.sparse_attention.function import Gradients, Wanted, attend
 from regmax.sparse_attention.inputs import Inputs
 from regmax.sparse_attention.weights import SparseWeights
 
-# Packing the keys costs about as much as the scores of this many queries.
-_FEWEST_QUERIES = 8
-_NUMBER = int | float
-
 
 def suits(inputs: Inputs, found: Resolved) -> bool:
-    """Whether the native core supports this call: plain CPU tensors, one strength, no gradient of the bias."""
-    q, omega = inputs.q, found.omega
+    """Whether the native core supports this call: its kernels on plain CPU tensors."""
+    omega = found.omega
     return (
-        q.is_cpu
-        and q.shape[-2] >= _FEWEST_QUERIES
+        inputs.q.is_cpu
         and native.available()
         and isinstance(omega, KernelRegularizer)
         and omega.kernel in native.CODES
-        and isinstance(found.gamma, _NUMBER)
-        and (omega.theta is None or isinstance(omega.theta, _NUMBER))
-        and all(is_plain(x) and x.numel() for x in (q, inputs.k, inputs.v))
+        and _is_strength(found.gamma)
+        and (omega.theta is None or _is_strength(omega.theta))
+        and all(is_plain(x) and x.numel() for x in (inputs.q, inputs.k, inputs.v))
         and not torch.is_autocast_enabled("cpu")
-        and not (inputs.bias is not None and inputs.bias.requires_grad and torch.is_grad_enabled())
     )
 
 
-def sparse_attention(
-    inputs: Inputs, found: Resolved, *, return_weights: bool
-) -> tuple[Tensor, SparseWeights | None]:
-    """The output, and the weights before dropout if asked for."""
+def _is_strength(value: Any) -> bool:
+    return isinstance(value, int | float) or (isinstance(value, Tensor) and value.is_cpu and is_plain(value))
+
+
+def sparse_attention(inputs: Inputs, found: Resolved, *, return_weights: Any) -> Any:
+    """The output, or that and the weights before dropout: `return_weights` is that of `attention`."""
     dtype = inputs.q.dtype
     work = dtype if dtype == torch.float64 else torch.float32
     inputs = _unshare_heads(replace(inputs, **{name: getattr(inputs, name).to(work) for name in "qkv"}))
-    problem = _describe(inputs, found, recompute=not return_weights)
-    dense = partial(_dense_gradients, inputs, found)
-    out, *weights = _SparseAttention.apply(inputs.q, inputs.k, inputs.v, problem, dense, return_weights)  # type: ignore[no-untyped-call]
-    if not return_weights:
-        return out.to(dtype), None
+    wanted: Wanted = "output" if not return_weights else "dense" if return_weights is True else "sparse"
+    problem, operands = _describe(inputs, found, recompute=wanted != "sparse")
+    out, *weights = attend(operands, problem, wanted, partial(_dense_gradients, inputs, found))
+    out = out.to(dtype)
+    if wanted == "output":
+        return out
+    if wanted == "dense":
+        return out, weights[0].to(dtype)
     starts, columns, values, _ = weights
-    return out.to(dtype), SparseWeights(starts, columns, values.to(dtype), inputs.scores_shape)
-
-
-Gradients = tuple[Tensor | None, ...]
-
-
-class _SparseAttention(Function):
-    """The output, and with `return_weights` the weights, which are not differentiated."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        problem: core.Problem,
-        dense_gradients: Callable[..., Gradients],
-        return_weights: bool,
-    ) -> tuple[Tensor, ...]:
-        differentiable = any(ctx.needs_input_grad)
-        keep = return_weights or differentiable
-        out, weights = core.forward(problem, _padded(q), _padded(k), _padded(v), keep=keep)
-        if differentiable and weights is not None:
-            ctx.save_for_backward(q, k, v, *weights)
-            ctx.problem, ctx.dense_gradients = problem, dense_gradients
-        out = out[..., : v.shape[-1]]
-        if not return_weights or weights is None:
-            return (out,)
-        ctx.mark_non_differentiable(*weights)
-        return (out, *weights)
-
-    @staticmethod
-    def backward(ctx: Any, out_grad: Tensor, *_: Any) -> Gradients:
-        q, k, v, *weights = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            return (*ctx.dense_gradients(q, k, v, out_grad), None, None, None)
-        grads = core.backward(
-            ctx.problem, _padded(q), _padded(k), _padded(v), core.Weights(*weights), _padded(out_grad)
-        )
-        trimmed = (grad[..., : x.shape[-1]] for grad, x in zip(grads, (q, k, v), strict=True))
-        return (*trimmed, None, None, None)
+    return out, SparseWeights(starts, columns, values.to(dtype), inputs.scores_shape)
 
 
 def _dense_gradients(
-    inputs: Inputs, found: Resolved, q: Tensor, k: Tensor, v: Tensor, out_grad: Tensor
+    inputs: Inputs, found: Resolved, operands: core.Operands, out_grad: Tensor, y_grad: Tensor | None
 ) -> Gradients:
     """Gradients that can be differentiated again, recomputed by dense attention."""
     if inputs.dropout_p > 0:
         raise NotImplementedError(
             "`attention(..., dropout_p=...)` is differentiable only once. Got `create_graph=True`: set dropout_p to 0."
         )
-    out, _ = dense_attention(replace(inputs, q=q, k=k, v=v), found)
-    wanted = [x for x in (q, k, v) if x.requires_grad]
-    grads = iter(torch.autograd.grad(out, wanted, out_grad, create_graph=True))
-    return tuple(next(grads) if x.requires_grad else None for x in (q, k, v))
+    q, k, v, bias, thetas, gammas = operands
+    omega, gamma, batch = found.omega, found.gamma, inputs.scores_shape[:-2]
+    assert isinstance(omega, KernelRegularizer)
+    if thetas is not None:
+        omega = omega.with_theta(thetas.reshape(*batch, -1, 1))
+    if gammas is not None:
+        gamma = gammas.reshape(*batch, -1, 1)
+    if bias is not None:
+        bias = bias[_slices_of_heads(_slices_shape(inputs.bias), batch)].reshape(*batch, -1, bias.shape[-1])
+    again = replace(inputs, q=q, k=k, v=v, bias=bias)
+    out, y = dense_attention(again, Resolved(omega, gamma))
+    wanted = [x for x in operands if x is not None and x.requires_grad]
+    results, directions = ([out], [out_grad]) if y_grad is None else ([out, y], [out_grad, y_grad])
+    grads = iter(torch.autograd.grad(results, wanted, directions, create_graph=True, allow_unused=True))
+    return tuple(next(grads) if x is not None and x.requires_grad else None for x in operands)
 
 
-def _describe(inputs: Inputs, found: Resolved, *, recompute: bool) -> core.Problem:
+def _describe(inputs: Inputs, found: Resolved, *, recompute: bool) -> tuple[core.Problem, core.Operands]:
     omega = found.omega
     assert isinstance(omega, KernelRegularizer)
-    row, theta = row_of(omega), float(omega.theta or 0.0)
-    kernel = "sparsemax" if row is not None and theta == row.sparsemax_at else omega.kernel
-    bias = None if inputs.bias is None else inputs.bias.detach().to(inputs.q.dtype) / found.gamma
-    return core.Problem(
-        kernel=kernel,
+    theta, thetas = 0.0, None
+    if omega.bounds is not None:
+        theta, thetas = _strength(omega.theta, omega.bounds, inputs)
+    gamma, gammas = _strength(found.gamma, Bounds(f"{omega.call}: gamma", above=0.0), inputs)
+    row = row_of(omega)
+    is_sparsemax = thetas is None and row is not None and theta == row.sparsemax_at
+    batch = inputs.scores_shape[:-2]
+    mask, bias = _rows(inputs.mask, inputs), _rows(inputs.bias, inputs)
+    problem = core.Problem(
+        kernel="sparsemax" if is_sparsemax else omega.kernel,
         theta=theta,
-        scale=inputs.scale / found.gamma,
+        gamma=gamma,
+        scale=inputs.scale,
         is_causal=inputs.is_causal,
-        mask=_slices(inputs.mask, inputs),
-        bias=_slices(bias, inputs),
+        mask=mask,
+        mask_slices=None if mask is None else _slices_of_heads(_slices_shape(inputs.mask), batch),
+        bias_slices=None if bias is None else _slices_of_heads(_slices_shape(inputs.bias), batch),
         dropout_p=float(inputs.dropout_p),
         seed=int(torch.randint(2**63 - 1, ())) if inputs.dropout_p > 0 else 0,
         recompute=recompute,
     )
+    bias = None if bias is None else bias.to(inputs.q.dtype)
+    return problem, core.Operands(inputs.q, inputs.k, inputs.v, bias, thetas, gammas)
 
 
-def _slices(tensor: Tensor | None, inputs: Inputs) -> core.Slices | None:
-    """A mask or bias that broadcasts to the scores, expanded only along the keys."""
+def _strength(value: Any, bounds: Bounds, inputs: Inputs) -> tuple[float, Tensor | None]:
+    """A strength as one number, or as numbers (heads, rows), rows being 1 or the number of queries."""
+    bounds.check(value)
+    if not isinstance(value, Tensor):
+        return float(value), None
+    shape = parameter_shape(bounds.call, value.shape, inputs.scores_shape, len(inputs.scores_shape) - 1)
+    for extreme in torch.aminmax(value.detach()):
+        bounds.check(float(extreme))
+    rows = value.to(torch.float64).reshape(shape)[..., 0]
+    rows = rows.expand(*inputs.scores_shape[:-2], rows.shape[-1])
+    return 1.0, rows.reshape(-1, rows.shape[-1]).contiguous()
+
+
+def _rows(tensor: Tensor | None, inputs: Inputs) -> Tensor | None:
+    """A mask or bias that broadcasts to the scores, as slices (slices, rows, keys), expanded only along the keys."""
     if tensor is None:
         return None
-    *batch, _, keys = inputs.scores_shape
-    full = tensor.reshape((1,) * (len(batch) + 2 - tensor.ndim) + tuple(tensor.shape))
-    numbers = torch.arange(full.shape[:-2].numel()).reshape(full.shape[:-2])
-    rows = full.expand(*full.shape[:-1], keys).reshape(-1, full.shape[-2], keys)
-    return rows.contiguous(), numbers.expand(batch).reshape(-1).contiguous()
+    if tensor.ndim < 2:
+        tensor = tensor.reshape(1, -1)
+    keys = inputs.scores_shape[-1]
+    return tensor.expand(*tensor.shape[:-1], keys).reshape(-1, tensor.shape[-2], keys).contiguous()
+
+
+def _slices_shape(tensor: Tensor | None) -> torch.Size:
+    assert tensor is not None
+    return tensor.shape[:-2]
+
+
+@lru_cache(maxsize=64)
+def _slices_of_heads(slices: tuple[int, ...], batch: tuple[int, ...]) -> Tensor:
+    """The slice that each head reads: batch dimensions that a mask or bias lacks or has once are shared."""
+    with torch.inference_mode(False):  # the tensor is cached, for any later mode
+        numbers = torch.arange(torch.Size(slices).numel())
+        numbers = numbers.reshape((1,) * (len(batch) - len(slices)) + tuple(slices))
+        return numbers.expand(batch).reshape(-1).contiguous()
 
 
 def _unshare_heads(inputs: Inputs) -> Inputs:
     """Repeat keys and values that are shared by heads with different padding."""
     mask = inputs.mask
+    if (
+        mask is not None and mask.ndim > 1 and mask.stride(-2) == 0
+    ):  # padding that was expanded over the queries
+        mask = mask[..., :1, :]
+        inputs = replace(inputs, mask=mask)
     if inputs.groups == 1 or mask is None or mask.ndim < 3 or mask.shape[-2] != 1 or mask.shape[-3] == 1:
         return inputs
     k, v = repeat_heads(inputs)
     return replace(inputs, k=k, v=v)
-
-
-def _padded(x: Tensor) -> Tensor:
-    """Contiguous, with the head dimension zero-padded to a multiple of 16, which does not change the result."""
-    missing = -x.shape[-1] % 16
-    return functional.pad(x, (0, missing)) if missing else x.contiguous()

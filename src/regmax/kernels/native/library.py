@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 _NAME = "regmax._core"
-_ABI_VERSION = 3
+_ABI_VERSION = 4
 
 
 def load(path: str) -> ModuleType:
