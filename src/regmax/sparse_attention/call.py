@@ -88,8 +88,9 @@ def attention(
     """Attention whose weights are sparse: Pi(scale q k^T + bias) v, with torch's `scaled_dot_product_attention` shapes.
 
     On the CPU, sparsemax, fusedmax, oscarmax, sqpnormmax and entmax never hold the weights densely: time and memory of
-    the backward grow with the number of nonzero weights. softmax is computed by torch. All other mappings, and all
-    calls under a compiler or a transform, are computed densely.
+    the backward grow with the number of nonzero weights. That holds for every form of a mapping, for strengths that are
+    learned or one per head or query, under `torch.compile` and under autocast. softmax is computed by torch. All other
+    mappings, and calls under a transform of `torch.func`, are computed densely.
 
     Args:
         q: queries, `(..., heads, queries, e)`; leading dimensions broadcast and may be omitted.

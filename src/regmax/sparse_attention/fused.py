@@ -6,23 +6,25 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling, is_exporting
 
 from regmax.frontends.checks import parameter_shape
-from regmax.frontends.torch.modes import is_plain
+from regmax.frontends.torch.modes import in_transform, is_plain
 from regmax.kernels import native
 from regmax.kernels.native import attention as core
 from regmax.mappings import row_of
 from regmax.regularizers import KernelRegularizer
 from regmax.regularizers.base import Bounds
 from regmax.resolver import Resolved
+from regmax.sparse_attention import operator
 from regmax.sparse_attention.dense import dense_attention, repeat_heads
-from regmax.sparse_attention.function import Gradients, Wanted, attend
+from regmax.sparse_attention.function import Gradients, Wanted, attend, padded, trimmed
 from regmax.sparse_attention.inputs import Inputs
 from regmax.sparse_attention.weights import SparseWeights
 
 
 def suits(inputs: Inputs, found: Resolved) -> bool:
-    """Whether the native core supports this call: its kernels on plain CPU tensors."""
+    """Whether the native core supports this call: its kernels on CPU tensors, in eager mode or under the compiler."""
     omega = found.omega
     return (
         inputs.q.is_cpu
@@ -31,22 +33,37 @@ def suits(inputs: Inputs, found: Resolved) -> bool:
         and omega.kernel in native.CODES
         and _is_strength(found.gamma)
         and (omega.theta is None or _is_strength(omega.theta))
-        and all(is_plain(x) and x.numel() for x in (inputs.q, inputs.k, inputs.v))
-        and not torch.is_autocast_enabled("cpu")
+        and all(_is_readable(x) and x.numel() for x in (inputs.q, inputs.k, inputs.v))
     )
 
 
+def _is_readable(x: Tensor) -> bool:
+    """Whether the core may read a tensor, now or in the compiled program. An exported program has no operators."""
+    if is_compiling():
+        return not is_exporting() and not in_transform()
+    return is_plain(x)
+
+
 def _is_strength(value: Any) -> bool:
-    return isinstance(value, int | float) or (isinstance(value, Tensor) and value.is_cpu and is_plain(value))
+    return isinstance(value, int | float) or (
+        isinstance(value, Tensor) and value.is_cpu and _is_readable(value)
+    )
 
 
 def sparse_attention(inputs: Inputs, found: Resolved, *, return_weights: Any) -> Any:
     """The output, or that and the weights before dropout: `return_weights` is that of `attention`."""
-    dtype = inputs.q.dtype
-    work = dtype if dtype == torch.float64 else torch.float32
+    dtype = work = inputs.q.dtype
+    if dtype != torch.float64:
+        work = torch.float32
+        if torch.is_autocast_enabled("cpu"):  # as torch's attention: halves out, whatever the inputs
+            dtype = torch.get_autocast_dtype("cpu")
     inputs = _unshare_heads(replace(inputs, **{name: getattr(inputs, name).to(work) for name in "qkv"}))
     wanted: Wanted = "output" if not return_weights else "dense" if return_weights is True else "sparse"
     problem, operands = _describe(inputs, found, recompute=wanted != "sparse")
+    if is_compiling():
+        return _compiled(inputs, problem, operands, wanted, dtype)
+    if inputs.dropout_p > 0:
+        problem = problem._replace(seed=int(_seed()))
     out, *weights = attend(operands, problem, wanted, partial(_dense_gradients, inputs, found))
     out = out.to(dtype)
     if wanted == "output":
@@ -55,6 +72,25 @@ def sparse_attention(inputs: Inputs, found: Resolved, *, return_weights: Any) ->
         return out, weights[0].to(dtype)
     starts, columns, values, _ = weights
     return out, SparseWeights(starts, columns, values.to(dtype), inputs.scores_shape)
+
+
+def _compiled(
+    inputs: Inputs, problem: core.Problem, operands: core.Operands, wanted: Wanted, dtype: torch.dtype
+) -> Any:
+    """The same under the compiler, which has no sparse tensors of unknown size: these are made from dense weights."""
+    seed = _seed() if inputs.dropout_p > 0 else None
+    kind: Wanted = "output" if wanted == "output" else "dense"
+    out, *weights = operator.attend(padded(operands), problem, kind, seed)
+    out = trimmed(out, inputs.v).to(dtype)
+    if wanted == "output":
+        return out
+    y = weights[0].to(dtype)
+    return out, y if wanted == "dense" else SparseWeights.from_dense(y)
+
+
+def _seed() -> Tensor:
+    """A seed for dropout, drawn by torch's generator."""
+    return torch.randint(2**63 - 1, ())
 
 
 def _dense_gradients(
@@ -103,7 +139,7 @@ def _describe(inputs: Inputs, found: Resolved, *, recompute: bool) -> tuple[core
         mask_slices=None if mask is None else _slices_of_heads(_slices_shape(inputs.mask), batch),
         bias_slices=None if bias is None else _slices_of_heads(_slices_shape(inputs.bias), batch),
         dropout_p=float(inputs.dropout_p),
-        seed=int(torch.randint(2**63 - 1, ())) if inputs.dropout_p > 0 else 0,
+        seed=0,
         recompute=recompute,
     )
     bias = None if bias is None else bias.to(inputs.q.dtype)
@@ -114,10 +150,14 @@ def _strength(value: Any, bounds: Bounds, inputs: Inputs) -> tuple[float, Tensor
     """A strength as one number, or as numbers (heads, rows), rows being 1 or the number of queries."""
     bounds.check(value)
     if not isinstance(value, Tensor):
-        return float(value), None
+        if not is_compiling():
+            return float(value), None
+        # A number of an operator is a constant to the compiler: annealing would recompile at every step.
+        value = torch.ones((), dtype=torch.float64) * value
     shape = parameter_shape(bounds.call, value.shape, inputs.scores_shape, len(inputs.scores_shape) - 1)
-    for extreme in torch.aminmax(value.detach()):
-        bounds.check(float(extreme))
+    if is_plain(value):  # entries cannot be traced
+        for extreme in torch.aminmax(value.detach()):
+            bounds.check(float(extreme))
     rows = value.to(torch.float64).reshape(shape)[..., 0]
     rows = rows.expand(*inputs.scores_shape[:-2], rows.shape[-1])
     return 1.0, rows.reshape(-1, rows.shape[-1]).contiguous()
@@ -138,13 +178,21 @@ def _slices_shape(tensor: Tensor | None) -> torch.Size:
     return tensor.shape[:-2]
 
 
-@lru_cache(maxsize=64)
 def _slices_of_heads(slices: tuple[int, ...], batch: tuple[int, ...]) -> Tensor:
     """The slice that each head reads: batch dimensions that a mask or bias lacks or has once are shared."""
-    with torch.inference_mode(False):  # the tensor is cached, for any later mode
-        numbers = torch.arange(torch.Size(slices).numel())
-        numbers = numbers.reshape((1,) * (len(batch) - len(slices)) + tuple(slices))
-        return numbers.expand(batch).reshape(-1).contiguous()
+    return _numbers(slices, batch) if is_compiling() else _cached_numbers(slices, batch)
+
+
+def _numbers(slices: tuple[int, ...], batch: tuple[int, ...]) -> Tensor:
+    numbers = torch.arange(torch.Size(slices).numel())
+    numbers = numbers.reshape((1,) * (len(batch) - len(slices)) + tuple(slices))
+    return numbers.expand(batch).reshape(-1).contiguous()
+
+
+@lru_cache(maxsize=64)
+def _cached_numbers(slices: tuple[int, ...], batch: tuple[int, ...]) -> Tensor:
+    with torch.inference_mode(False):  # for later calls in any mode
+        return _numbers(slices, batch)
 
 
 def _unshare_heads(inputs: Inputs) -> Inputs:
