@@ -1,6 +1,5 @@
 """Attention on the CPU without a dense weight matrix, and its derivative restricted to the support."""
 
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -9,10 +8,9 @@ from torch import Tensor
 from torch.compiler import is_compiling, is_exporting
 
 from regmax.frontends.checks import parameter_shape
-from regmax.frontends.torch.modes import in_transform, is_plain
+from regmax.frontends.torch.modes import TYPES, in_transform, is_plain
 from regmax.kernels import native
 from regmax.kernels.native import attention as core
-from regmax.mappings import row_of
 from regmax.regularizers import KernelRegularizer
 from regmax.regularizers.base import Bounds
 from regmax.resolver import Resolved
@@ -25,15 +23,18 @@ from regmax.sparse_attention.weights import SparseWeights
 
 def suits(inputs: Inputs, found: Resolved) -> bool:
     """Whether the native core supports this call: its kernels on CPU tensors, in eager mode or under the compiler."""
-    omega = found.omega
+    omega, q, k, v = found.omega, inputs.q, inputs.k, inputs.v
     return (
-        inputs.q.is_cpu
-        and native.available()
+        q.is_cpu
         and isinstance(omega, KernelRegularizer)
         and omega.kernel in native.CODES
+        and native.available()
+        and _is_readable(q)
+        and _is_readable(k)
+        and _is_readable(v)
+        and min(q.numel(), k.numel(), v.numel()) > 0
         and _is_strength(found.gamma)
         and (omega.theta is None or _is_strength(omega.theta))
-        and all(_is_readable(x) and x.numel() for x in (inputs.q, inputs.k, inputs.v))
     )
 
 
@@ -45,9 +46,7 @@ def _is_readable(x: Tensor) -> bool:
 
 
 def _is_strength(value: Any) -> bool:
-    return isinstance(value, int | float) or (
-        isinstance(value, Tensor) and value.is_cpu and _is_readable(value)
-    )
+    return isinstance(value, int | float) or (type(value) in TYPES and value.is_cpu and _is_readable(value))
 
 
 def sparse_attention(inputs: Inputs, found: Resolved, *, return_weights: Any) -> Any:
@@ -57,7 +56,10 @@ def sparse_attention(inputs: Inputs, found: Resolved, *, return_weights: Any) ->
         work = torch.float32
         if torch.is_autocast_enabled("cpu"):  # as torch's attention: halves out, whatever the inputs
             dtype = torch.get_autocast_dtype("cpu")
-    inputs = _unshare_heads(replace(inputs, **{name: getattr(inputs, name).to(work) for name in "qkv"}))
+    if work != inputs.q.dtype:
+        inputs = inputs._replace(q=inputs.q.to(work), k=inputs.k.to(work), v=inputs.v.to(work))
+    if inputs.mask is not None:
+        inputs = _unshare_heads(inputs, inputs.mask)
     wanted: Wanted = "output" if not return_weights else "dense" if return_weights is True else "sparse"
     problem, operands = _describe(inputs, found, recompute=wanted != "sparse")
     if is_compiling():
@@ -65,7 +67,7 @@ def sparse_attention(inputs: Inputs, found: Resolved, *, return_weights: Any) ->
     if inputs.dropout_p > 0:
         problem = problem._replace(seed=int(_seed()))
     out, *weights = attend(operands, problem, wanted, partial(_dense_gradients, inputs, found))
-    out = out.to(dtype)
+    out = out if out.dtype == dtype else out.to(dtype)
     if wanted == "output":
         return out
     if wanted == "dense":
@@ -109,8 +111,10 @@ def _dense_gradients(
     if gammas is not None:
         gamma = gammas.reshape(*batch, -1, 1)
     if bias is not None:
-        bias = bias[_slices_of_heads(_slices_shape(inputs.bias), batch)].reshape(*batch, -1, bias.shape[-1])
-    again = replace(inputs, q=q, k=k, v=v, bias=bias)
+        assert inputs.bias is not None
+        slices = _slices_of_heads(inputs.bias.shape[:-2], inputs.q.shape[:-2])
+        bias = bias[slices].reshape(*batch, -1, bias.shape[-1])
+    again = inputs._replace(q=q, k=k, v=v, bias=bias)
     out, y = dense_attention(again, Resolved(omega, gamma))
     wanted = [x for x in operands if x is not None and x.requires_grad]
     results, directions = ([out], [out_grad]) if y_grad is None else ([out, y], [out_grad, y_grad])
@@ -124,26 +128,35 @@ def _describe(inputs: Inputs, found: Resolved, *, recompute: bool) -> tuple[core
     theta, thetas = 0.0, None
     if omega.bounds is not None:
         theta, thetas = _strength(omega.theta, omega.bounds, inputs)
-    gamma, gammas = _strength(found.gamma, Bounds(f"{omega.call}: gamma", above=0.0), inputs)
-    row = row_of(omega)
-    is_sparsemax = thetas is None and row is not None and theta == row.sparsemax_at
-    batch = inputs.scores_shape[:-2]
-    mask, bias = _rows(inputs.mask, inputs), _rows(inputs.bias, inputs)
+    gamma, gammas = _strength(found.gamma, _gamma_bounds(omega.call), inputs)
+    mask, bias = inputs.mask, inputs.bias
+    mask_slices = bias_slices = None
+    if mask is not None:
+        mask, mask_slices = _rows(mask, inputs)
+    if bias is not None:
+        bias, bias_slices = _rows(bias.to(inputs.q.dtype), inputs)
     problem = core.Problem(
-        kernel="sparsemax" if is_sparsemax else omega.kernel,
+        kernel=omega.kernel,
         theta=theta,
         gamma=gamma,
         scale=inputs.scale,
         is_causal=inputs.is_causal,
         mask=mask,
-        mask_slices=None if mask is None else _slices_of_heads(_slices_shape(inputs.mask), batch),
-        bias_slices=None if bias is None else _slices_of_heads(_slices_shape(inputs.bias), batch),
+        mask_slices=mask_slices,
+        bias_slices=bias_slices,
         dropout_p=float(inputs.dropout_p),
         seed=0,
         recompute=recompute,
     )
-    bias = None if bias is None else bias.to(inputs.q.dtype)
     return problem, core.Operands(inputs.q, inputs.k, inputs.v, bias, thetas, gammas)
+
+
+def _gamma_bounds(call: str) -> Bounds:
+    bounds = _GAMMA_BOUNDS.get(call)
+    return Bounds(f"{call}: gamma", above=0.0) if bounds is None else bounds
+
+
+_GAMMA_BOUNDS = {f"{name}(...)": Bounds(f"{name}(...): gamma", above=0.0) for name in native.CODES}
 
 
 def _strength(value: Any, bounds: Bounds, inputs: Inputs) -> tuple[float, Tensor | None]:
@@ -163,23 +176,22 @@ def _strength(value: Any, bounds: Bounds, inputs: Inputs) -> tuple[float, Tensor
     return 1.0, rows.reshape(-1, rows.shape[-1]).contiguous()
 
 
-def _rows(tensor: Tensor | None, inputs: Inputs) -> Tensor | None:
-    """A mask or bias that broadcasts to the scores, as slices (slices, rows, keys), expanded only along the keys."""
-    if tensor is None:
-        return None
+def _rows(tensor: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """A mask or bias: its slices (slices, rows, keys), and the slice that each head reads.
+
+    It broadcasts to the scores, and is expanded only along the keys. Batch dimensions that it lacks or has once are
+    shared by the heads.
+    """
     if tensor.ndim < 2:
         tensor = tensor.reshape(1, -1)
-    keys = inputs.scores_shape[-1]
-    return tensor.expand(*tensor.shape[:-1], keys).reshape(-1, tensor.shape[-2], keys).contiguous()
-
-
-def _slices_shape(tensor: Tensor | None) -> torch.Size:
-    assert tensor is not None
-    return tensor.shape[:-2]
+    keys, batch = inputs.k.shape[-2], inputs.q.shape[:-2]
+    if tensor.shape[-1] != keys:
+        tensor = tensor.expand(*tensor.shape[:-1], keys)
+    slices = _slices_of_heads(tensor.shape[:-2], batch)
+    return tensor.reshape(-1, tensor.shape[-2], keys).contiguous(), slices
 
 
 def _slices_of_heads(slices: tuple[int, ...], batch: tuple[int, ...]) -> Tensor:
-    """The slice that each head reads: batch dimensions that a mask or bias lacks or has once are shared."""
     return _numbers(slices, batch) if is_compiling() else _cached_numbers(slices, batch)
 
 
@@ -195,15 +207,12 @@ def _cached_numbers(slices: tuple[int, ...], batch: tuple[int, ...]) -> Tensor:
         return _numbers(slices, batch)
 
 
-def _unshare_heads(inputs: Inputs) -> Inputs:
+def _unshare_heads(inputs: Inputs, mask: Tensor) -> Inputs:
     """Repeat keys and values that are shared by heads with different padding."""
-    mask = inputs.mask
-    if (
-        mask is not None and mask.ndim > 1 and mask.stride(-2) == 0
-    ):  # padding that was expanded over the queries
+    if mask.ndim > 1 and mask.stride(-2) == 0 and mask.shape[-2] > 1:  # padding, expanded over the queries
         mask = mask[..., :1, :]
-        inputs = replace(inputs, mask=mask)
-    if inputs.groups == 1 or mask is None or mask.ndim < 3 or mask.shape[-2] != 1 or mask.shape[-3] == 1:
+        inputs = inputs._replace(mask=mask)
+    if mask.ndim < 3 or mask.shape[-2] != 1 or mask.shape[-3] == 1 or inputs.groups == 1:
         return inputs
     k, v = repeat_heads(inputs)
-    return replace(inputs, k=k, v=v)
+    return inputs._replace(k=k, v=v)

@@ -11,13 +11,13 @@ from torch._C._functorch import get_dynamic_layer_stack_depth, peek_interpreter_
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
-_TYPES = (Tensor, torch.nn.Parameter)
+TYPES = (Tensor, torch.nn.Parameter)
 
 
 def is_plain(x: Tensor) -> bool:
     """True for a dense tensor in eager mode: no compiler, tracer, transform, forward-mode level or dispatch mode."""
     return (
-        type(x) in _TYPES
+        type(x) in TYPES
         and x.layout is torch.strided
         and not x.is_nested
         and not is_compiling()

@@ -123,7 +123,8 @@ _Arguments = tuple[
 def _arguments(problem: Problem, operands: Operands) -> _Arguments:
     """The arguments that both passes begin with, in the order of `_core.pyi`."""
     q, k, v, bias, thetas, gammas = operands
-    heads, kv_heads = q.shape[:-2].numel(), k.shape[:-2].numel()
+    queries, e, keys = q.shape[-2], q.shape[-1], k.shape[-2]
+    heads, kv_heads = q.numel() // (queries * e or 1), k.numel() // (keys * e or 1)
     return (
         q.itemsize,
         CODES[problem.kernel],
@@ -137,9 +138,9 @@ def _arguments(problem: Problem, operands: Operands) -> _Arguments:
         1 if gammas is None else gammas.shape[1],
         heads,
         heads // max(kv_heads, 1) or 1,
-        q.shape[-2],
-        k.shape[-2],
-        k.shape[-1],
+        queries,
+        keys,
+        e,
         v.shape[-1],
         q.data_ptr(),
         k.data_ptr(),
