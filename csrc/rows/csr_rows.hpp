@@ -197,7 +197,9 @@ class CsrRows {
   bool reserve(int64_t most) {
     const int64_t needed = block_.size + most + lanes<T>;
     if (needed <= block_.capacity) return true;
-    const int64_t capacity = needed > 2 * block_.capacity ? needed : 2 * block_.capacity;
+    // At first 16 weights a row: short rows would reallocate at every other row.
+    const int64_t ample = block_.capacity ? 2 * block_.capacity : 16 * block_.rows;
+    const int64_t capacity = needed > ample ? needed : ample;
     if (resize(block_.columns, capacity * 4) && resize(block_.values, capacity * int64_t{sizeof(T)}) &&
         (!joins_neighbours_ || resize(block_.joined, capacity))) {
       block_.capacity = capacity;
