@@ -77,12 +77,15 @@ bool valid_shape(const regmax_rows& rows, std::initializer_list<const void*> arr
 
 bool valid_gamma(double gamma) { return gamma > 0 && std::isfinite(gamma); }
 
-bool valid_gammas(const regmax_rows& rows) {
-  if (!rows.gammas) return valid_gamma(rows.gamma);
-  for (int64_t i = 0; i < rows.n; ++i) {
-    if (!valid_gamma(rows.gammas[i])) return false;
-  }
-  return true;
+bool valid_gammas(double gamma, const double* gammas, int64_t count) {
+  return gammas ? std::all_of(gammas, gammas + count, valid_gamma) : valid_gamma(gamma);
+}
+
+bool valid_gammas(const regmax_rows& rows) { return valid_gammas(rows.gamma, rows.gammas, rows.n); }
+
+// The rows of a mask, a bias or strengths: the same for all queries, or one per query.
+bool valid_rows(const void* array, int64_t rows, const regmax_attention& call) {
+  return !array || rows == 1 || rows == call.queries;
 }
 
 bool valid_weights(const regmax_rows& rows) {
@@ -97,9 +100,11 @@ bool valid(const regmax_attention& call) {
   return known_type(call.dtype) && call.heads >= 1 && call.groups >= 1 && call.heads % call.groups == 0 &&
          call.queries >= 1 && call.keys >= 1 && call.keys <= INT32_MAX && call.e >= 0 && call.e % 16 == 0 &&
          call.e_v >= 0 && call.e_v % 16 == 0 && call.dropout_p >= 0 && call.dropout_p <= 1 &&
-         all_given({call.q, call.k, call.v}) &&
-         (!call.mask || (call.mask_slices && (call.mask_rows == 1 || call.mask_rows == call.queries))) &&
-         (!call.bias || (call.bias_slices && (call.bias_rows == 1 || call.bias_rows == call.queries)));
+         all_given({call.q, call.k, call.v}) && (!call.mask || call.mask_slices) &&
+         valid_rows(call.mask, call.mask_rows, call) && (!call.bias || call.bias_slices) &&
+         valid_rows(call.bias, call.bias_rows, call) && valid_rows(call.thetas, call.theta_rows, call) &&
+         valid_rows(call.gammas, call.gamma_rows, call) &&
+         valid_gammas(call.gamma, call.gammas, call.heads * call.gamma_rows);
 }
 
 void free_block(regmax_weights_block& block) {
@@ -154,17 +159,18 @@ int64_t regmax_attention_size(const regmax_weights* weights) {
   return size;
 }
 
-int32_t regmax_attention_take(regmax_weights* weights, int64_t* starts, int32_t* columns, void* values,
-                              uint8_t* joined) {
+int32_t regmax_attention_take(regmax_weights* weights, int64_t capacity, int64_t* starts, int32_t* columns,
+                              void* values, uint8_t* joined) {
   if (!weights->blocks || !starts) return REGMAX_BAD_ARGUMENT;
-  if (regmax_attention_size(weights) && !all_given({columns, values})) return REGMAX_BAD_ARGUMENT;
+  if (capacity > 0 && !all_given({columns, values})) return REGMAX_BAD_ARGUMENT;
   const int64_t item = weights->item_size;
   int64_t size = 0, row = 0;
   starts[0] = 0;
   for (int64_t b = 0; b < weights->count; ++b) {
     regmax_weights_block& block = weights->blocks[b];
+    const bool fits = size + block.size <= capacity;
     for (int64_t r = 0; r < block.rows; ++r) {
-      const int64_t from = block.starts[r], count = block.counts[r];
+      const int64_t from = block.starts[r], count = fits ? block.counts[r] : 0;
       std::copy_n(block.columns + from, count, columns + size);
       std::copy_n(static_cast<char*>(block.values) + item * from, item * count,
                   static_cast<char*>(values) + item * size);

@@ -123,12 +123,13 @@ PyObject* prox_owl(PyObject*, PyObject* const* values, Py_ssize_t count) {
 }
 
 // What both passes of attention begin with.
-constexpr Py_ssize_t kAttention = 24;
+constexpr Py_ssize_t kAttention = 29;
 
 regmax_attention read_attention(Arguments& in) {
   regmax_attention call{};
   int64_t seed = 0;
-  in >> call.dtype >> call.kernel >> call.theta >> call.scale >> call.is_causal;
+  in >> call.dtype >> call.kernel >> call.theta >> call.gamma >> call.scale >> call.is_causal;
+  in >> call.thetas >> call.theta_rows >> call.gammas >> call.gamma_rows;
   in >> call.heads >> call.groups >> call.queries >> call.keys >> call.e >> call.e_v >> call.q >> call.k >> call.v;
   in >> call.mask >> call.mask_slices >> call.mask_rows >> call.bias >> call.bias_slices >> call.bias_rows;
   in >> call.dropout_p >> seed >> call.recompute >> call.threads;
@@ -144,10 +145,10 @@ regmax_weights* weights_of(PyObject* capsule) {
 void free_weights(PyObject* capsule) { regmax_attention_free(weights_of(capsule)); }
 
 PyObject* attention_forward(PyObject*, PyObject* const* values, Py_ssize_t count) {
-  Arguments in(values, count, kAttention + 2, kAttention + 2);
+  Arguments in(values, count, kAttention + 3, kAttention + 3);
   if (!in.complete()) return nullptr;
   regmax_attention call = read_attention(in);
-  const bool keep = (in >> call.out).object() == Py_True;
+  const bool keep = (in >> call.out >> call.dense).object() == Py_True;
   if (!in.valid()) return nullptr;
   regmax_weights* weights = nullptr;
   if (!succeeded(without_gil([&] { return regmax_attention_forward(&call, keep ? &weights : nullptr); })))
@@ -164,25 +165,26 @@ PyObject* attention_size(PyObject*, PyObject* capsule) {
 }
 
 PyObject* attention_take(PyObject*, PyObject* const* values, Py_ssize_t count) {
-  Arguments in(values, count, 5, 5);
+  Arguments in(values, count, 6, 6);
   if (!in.complete()) return nullptr;
   regmax_weights* weights = weights_of(in.object());
-  int64_t* starts;
+  int64_t capacity = 0, *starts;
   int32_t* columns;
   void* numbers;
   uint8_t* joined;
-  in >> starts >> columns >> numbers >> joined;
+  in >> capacity >> starts >> columns >> numbers >> joined;
   if (!in.valid()) return nullptr;
-  return none_if(
-      succeeded(without_gil([&] { return regmax_attention_take(weights, starts, columns, numbers, joined); })));
+  return none_if(succeeded(
+      without_gil([&] { return regmax_attention_take(weights, capacity, starts, columns, numbers, joined); })));
 }
 
 PyObject* attention_backward(PyObject*, PyObject* const* values, Py_ssize_t count) {
-  Arguments in(values, count, kAttention + 8, kAttention + 8);
+  Arguments in(values, count, kAttention + 12, kAttention + 12);
   if (!in.complete()) return nullptr;
   regmax_attention call = read_attention(in);
   in >> call.starts >> call.columns >> call.values >> call.joined;
-  in >> call.out_grad >> call.q_grad >> call.k_grad >> call.v_grad;
+  in >> call.out_grad >> call.dense_grad >> call.q_grad >> call.k_grad >> call.v_grad;
+  in >> call.bias_grad >> call.theta_grad >> call.gamma_grad;
   if (!in.valid()) return nullptr;
   return none_if(succeeded(without_gil([&] { return regmax_attention_backward(&call); })));
 }

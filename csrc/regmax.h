@@ -87,20 +87,23 @@ int32_t regmax_jacobian_product(const regmax_rows* rows);
  * Uses neither kernel, mask, theta nor gamma. */
 int32_t regmax_prox_owl(const regmax_rows* rows);
 
-/* One call of attention, out = Pi(scale q k^T + bias) v, for `heads` heads of `queries` x `keys` scores.
+/* One call of attention, out = Pi((scale q k^T + bias) / gamma) v, for `heads` heads of `queries` x `keys` scores.
  *
  * q: heads x queries x e; k, v: (heads / groups) x keys x e and e_v, `groups` consecutive heads of queries
  * sharing one; e and e_v are multiples of 16. Everything is contiguous. mask: NULL, or bytes, 1 = keep:
  * slices of mask_rows x keys, head h reading slice mask_slices[h]; mask_rows is 1 (all queries alike; then
  * heads that share keys must share the slice) or queries. bias: NULL, or numbers, added to the scores, laid
  * out like a mask. is_causal: query i sees the keys 0, ..., i only. dropout: weight (i, j) of head h is
- * dropped or not by a hash of the seed and its place.
+ * dropped or not by a hash of the seed and its place. Strengths: theta and gamma are shared by all heads, unless
+ * thetas or gammas hold heads x theta_rows or heads x gamma_rows numbers, these being 1 or queries.
  */
 typedef struct regmax_attention {
   int32_t dtype;  /* of q, k, v, bias, out, values and the gradients */
   int32_t kernel; /* one whose result is on the simplex */
   int32_t is_causal;
-  double theta, scale;
+  double theta, gamma, scale;
+  const double *thetas, *gammas;
+  int64_t theta_rows, gamma_rows;
   int64_t heads, groups, queries, keys, e, e_v;
   const void *q, *k, *v;
   const uint8_t* mask;
@@ -113,16 +116,20 @@ typedef struct regmax_attention {
   uint64_t seed;
   int32_t threads;
   int32_t recompute; /* keep no weights of dense blocks: the backward pass computes them again */
-  /* The forward pass writes out. */
-  void* out;
-  /* The backward pass reads the forward's weights, as regmax_attention_take gave them, and the gradient of
-   * out; it writes the gradients of q, k and v. */
+  /* The forward pass writes out, and the weights before dropout, heads x queries x keys, unless dense is NULL. */
+  void *out, *dense;
+  /* The backward pass reads the forward's weights, as regmax_attention_take gave them, and the gradients of out
+   * and of dense (or NULL). It recomputes blocks of rows that have no weights there. It writes the gradients of
+   * q, k and v, and adds to those that are not NULL: the gradient of the bias, laid out like the bias, and those
+   * of theta and gamma, heads x queries numbers. */
   const int64_t* starts;
   const int32_t* columns;
   const void* values;
-  const uint8_t* joined; /* fusedmax only */
-  const void* out_grad;
-  void *q_grad, *k_grad, *v_grad;
+  const uint8_t* joined; /* fusedmax only: bit 0 says that a weight shares its segment with the one before, bits 1
+                            and 2 that the kept position before or after it has no weight */
+  const void *out_grad, *dense_grad;
+  void *q_grad, *k_grad, *v_grad, *bias_grad;
+  double *theta_grad, *gamma_grad;
 } regmax_attention;
 
 /* The nonzero weights of a forward pass, before dropout. */
@@ -135,9 +142,10 @@ int32_t regmax_attention_forward(const regmax_attention* call, regmax_weights** 
 int64_t regmax_attention_size(const regmax_weights* weights);
 
 /* Moves them out as compressed rows: heads * queries + 1 starts; columns, values and joined (NULL, or
- * fusedmax's) of that size. Each block's memory is freed once it is copied. They can be taken once. */
-int32_t regmax_attention_take(regmax_weights* weights, int64_t* starts, int32_t* columns, void* values,
-                              uint8_t* joined);
+ * fusedmax's) of `capacity`. Blocks of rows that no longer fit stay empty. Each block's memory is freed once it is
+ * copied. They can be taken once. */
+int32_t regmax_attention_take(regmax_weights* weights, int64_t capacity, int64_t* starts, int32_t* columns,
+                              void* values, uint8_t* joined);
 
 /* Frees the weights, taken or not. */
 void regmax_attention_free(regmax_weights* weights);

@@ -1,16 +1,21 @@
 // The backward pass, on the nonzero weights only. With P the weights, D dropout's factors and dO the
 // output's gradient,
 //
-//     dP = D (dO V^T),   dS = J dP row by row,   dQ = scale dS K,   dK = scale dS^T Q,   dV = (D P)^T dO.
+//     dP = D (dO V^T),   dS = J dP row by row,   dQ = c dS K,   dK = c dS^T Q,   dV = (D P)^T dO
+//
+// for c = scale / gamma; the bias has the gradient dS / gamma, and each row gives that of its strengths.
 //
 // A job has a range of keys, all of them if there are enough heads, and loops over the blocks of queries:
 // sums run in the order of the rows, so neither threads nor ranges change a bit. Blocks with many weights are
 // expanded and multiplied densely; if the forward pass did not store them, they are recomputed.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
 #include "attention/blocks.hpp"
 #include "attention/forward.hpp"
@@ -67,20 +72,22 @@ class Backward {
     run_jobs(
         kv_heads(call_), call_.threads, [](void* self, int64_t head) { static_cast<Backward*>(self)->pack(head); },
         this);
+    if (missing_.load()) keys_.kept.read_rows();
     const int64_t ranges = ranges_per_head();
-    return run_with_scratch<BackwardScratch<T>>(
+    const int32_t status = run_with_scratch<BackwardScratch<T>>(
         kv_heads(call_) * ranges, call_.threads, call_, [this, ranges](int64_t job, BackwardScratch<T>& scratch) {
           const int64_t range = job % ranges;
           return differentiate(job / ranges, call_.keys * range / ranges, call_.keys * (range + 1) / ranges, scratch);
         });
+    return status == REGMAX_OK && call_.bias_grad ? differentiate_bias() : status;
   }
 
  private:
   int64_t panel_numbers() const { return panels_of<T>(call_.keys) * panel_width<T> * call_.e_v; }
-  int64_t blocks_per_kv_head() const { return call_.groups * blocks_per_head<T>(call_); }
+  int64_t blocks() const { return blocks_per_kv_head<T>(call_); }
   const T* values_of(int64_t kv_head) const { return typed<T>(call_.v) + kv_head * call_.keys * call_.e_v; }
   const T* keys_of(int64_t kv_head) const { return typed<T>(call_.k) + kv_head * call_.keys * call_.e; }
-  int64_t depth(const QueryBlock& block) const { return visible_keys(call_, block.first + block.rows - 1); }
+  int64_t depth(const QueryBlock& block) const { return block.depth(call_); }
 
   int64_t stored(const QueryBlock& block) const {
     return call_.starts[block.row(call_) + block.rows] - call_.starts[block.row(call_)];
@@ -89,12 +96,15 @@ class Backward {
   // Only dense blocks multiply by the transpose of all values, and only what was not kept needs the keys.
   void pack(int64_t kv_head) {
     bool dense = false, missing = false;
-    for (int64_t b = 0; b < blocks_per_kv_head(); ++b) {
-      const QueryBlock block = query_block<T>(call_, kv_head * blocks_per_kv_head() + b);
+    for (int64_t b = 0; b < blocks(); ++b) {
+      const QueryBlock block = query_block<T>(call_, kv_head * blocks() + b);
       missing |= stored(block) == 0;
       dense |= is_dense(call_, block, stored(block));
     }
-    if (missing) keys_.pack(kv_head);
+    if (missing) {
+      keys_.pack(kv_head);
+      missing_.store(true);
+    }
     if (missing || dense) {
       pack_panels(values_of(kv_head), nullptr, call_.keys, call_.e_v, panels_.get() + kv_head * panel_numbers());
     }
@@ -114,8 +124,8 @@ class Backward {
     std::memset(v_grad + begin * call_.e_v, 0, static_cast<std::size_t>((end - begin) * call_.e_v) * sizeof(T));
     regmax_weights_block again{};
     bool done = true;
-    for (int64_t b = 0; b < blocks_per_kv_head() && done; ++b) {
-      const QueryBlock block = query_block<T>(call_, kv_head * blocks_per_kv_head() + b);
+    for (int64_t b = 0; b < blocks() && done; ++b) {
+      const QueryBlock block = query_block<T>(call_, kv_head * blocks() + b);
       BlockWeights<T> weights;
       done = find_weights(block, again, weights, s);
       if (done) differentiate_block(block, weights, begin, end, k_grad, v_grad, s);
@@ -152,6 +162,8 @@ class Backward {
     T* const q_grad = begin == 0 ? static_cast<T*>(call_.q_grad) + block.row(call_) * call_.e : nullptr;
     if (!is_constant(block, weights)) {
       differentiate_scores(block, weights, dense, s);
+      if (q_grad) differentiate_strengths(block, weights, s);
+      scale_scores(block, weights, call_.scale, s);
       if (dense) {
         multiply_densely(block, weights, begin, end, q_grad, k_grad, s);
       } else {
@@ -177,38 +189,115 @@ class Backward {
   }
 
   // Replaces v by J v.
-  void multiply_row(const WeightRow<T>& row, T* v, Workspace& w) const {
+  void multiply_row(const WeightRow<T>& row, T* v, double theta, Workspace& w) const {
     if (is_constant(row)) {
       std::memset(v, 0, static_cast<std::size_t>(row.count) * sizeof(T));
     } else if (row.values[0] != row.values[0]) {
       for (int64_t k = 0; k < row.count; ++k) v[k] = std::numeric_limits<T>::quiet_NaN();
     } else {
-      mapping_.multiply({row.values, v, row.joined, row.count}, call_.theta, w);
+      mapping_.multiply({row.values, v, row.joined, row.count}, theta, w);
     }
   }
 
-  // scale dS on the support, in s.scores_grad.
+  // dS on the support, in s.scores_grad.
   void differentiate_scores(const QueryBlock& block, const BlockWeights<T>& weights, bool dense,
                             BackwardScratch<T>& s) {
     if (dense) multiply_by_values(block, s);
-    const T scale = static_cast<T>(call_.scale);
     const T* const v = values_of(block.head / call_.groups);
     for (int64_t r = 0; r < block.rows; ++r) {
+      const int64_t place = block.row(call_) + r;
       const WeightRow<T> row = weights.row(r);
-      const T* const out_grad = typed<T>(call_.out_grad) + (block.row(call_) + r) * call_.e_v;
+      const T* const out_grad = typed<T>(call_.out_grad) + place * call_.e_v;
       const T* const line = s.forward.scores + r * scores_stride<T>(call_);
       T* const grad = s.scores_grad + weights.start[r];
       for (int64_t k = 0; k < row.count; ++k) {
-        grad[k] =
-            scale * (dense ? line[row.columns[k]] : inner_product(out_grad, v + row.columns[k] * call_.e_v, call_.e_v));
+        grad[k] = dense ? line[row.columns[k]] : inner_product(out_grad, v + row.columns[k] * call_.e_v, call_.e_v);
       }
       if (dropout_.active()) {
-        for (int64_t k = 0; k < row.count; ++k) {
-          grad[k] *= static_cast<T>(dropout_.factor(block.row(call_) + r, row.columns[k]));
-        }
+        for (int64_t k = 0; k < row.count; ++k) grad[k] *= static_cast<T>(dropout_.factor(place, row.columns[k]));
       }
-      multiply_row(row, grad, s.forward.workspace);
+      if (call_.dense_grad) {
+        const T* const added = typed<T>(call_.dense_grad) + place * call_.keys;
+        for (int64_t k = 0; k < row.count; ++k) grad[k] += added[row.columns[k]];
+      }
+      multiply_row(row, grad, theta_of(call_, place), s.forward.workspace);
     }
+  }
+
+  // Multiplies dS by a factor over gamma.
+  void scale_scores(const QueryBlock& block, const BlockWeights<T>& weights, double factor, BackwardScratch<T>& s) {
+    for (int64_t r = 0; r < block.rows; ++r) {
+      const T number = static_cast<T>(factor / gamma_of(call_, block.row(call_) + r));
+      for (int64_t k = 0; k < weights.count[r]; ++k) s.scores_grad[weights.start[r] + k] *= number;
+    }
+  }
+
+  // CompactedRow::apart, from the bits of `joined`; nullptr if the mapping joins no neighbours.
+  static const uint8_t* find_gaps(const WeightRow<T>& row, uint8_t* apart) {
+    if (!row.joined) return nullptr;
+    for (int64_t k = 0; k < row.count; ++k) apart[k] = (row.joined[k] & zero_before) != 0;
+    apart[row.count] = (row.joined[row.count - 1] & zero_after) != 0;
+    return apart;
+  }
+
+  void differentiate_strengths(const QueryBlock& block, const BlockWeights<T>& weights, BackwardScratch<T>& s) {
+    if (!call_.theta_grad && !call_.gamma_grad) return;
+    for (int64_t r = 0; r < block.rows; ++r) {
+      const WeightRow<T> row = weights.row(r);
+      if (is_constant(row)) continue;
+      const int64_t place = block.row(call_) + r;
+      double theta_grad = std::numeric_limits<double>::quiet_NaN(), gamma_grad = theta_grad;
+      if (row.values[0] == row.values[0]) {
+        Workspace& w = s.forward.workspace;
+        const CompactedRow<T> weights_row{row.values, s.scores_grad + weights.start[r], row.joined, row.count,
+                                          find_gaps(row, w.joined)};
+        const double theta = theta_of(call_, place);
+        theta_grad = call_.theta_grad ? mapping_.strength_grad(weights_row, theta, w) : 0;
+        gamma_grad = call_.gamma_grad ? mapping_.gamma_grad(weights_row, theta, w) : 0;
+      }
+      if (call_.theta_grad) call_.theta_grad[place] = theta_grad;
+      if (call_.gamma_grad) call_.gamma_grad[place] = gamma_grad / gamma_of(call_, place);
+    }
+  }
+
+  // Heads may share a slice of the bias. A job has a block of queries of all heads with one slice, all queries if
+  // they share a row, so that sums run in the order of the heads. It finds dS again, which costs little next to the
+  // gradients of keys and values.
+  int32_t differentiate_bias() {
+    const int64_t slices = *std::max_element(call_.bias_slices, call_.bias_slices + call_.heads) + 1;
+    const int64_t per_head = blocks() / (call_.groups / heads_per_block(call_));  // of a head, or of several
+    const bool is_split = call_.bias_rows > 1 && !has_few_queries(call_);
+    const int64_t parts = is_split ? per_head : 1, jobs = has_few_queries(call_) ? 1 : slices * parts;
+    return run_with_scratch<BackwardScratch<T>>(
+        jobs, call_.threads, call_, [this, per_head, parts, jobs](int64_t job, BackwardScratch<T>& scratch) {
+          bool done = true;
+          for (int64_t i = 0; i < kv_heads(call_) * blocks() && done; ++i) {
+            const int64_t head = query_block<T>(call_, i).head;
+            const bool wanted = parts == 1 || i % per_head == job % parts;
+            if (jobs == 1 || (wanted && call_.bias_slices[head] == job / parts)) done = add_to_bias(i, scratch);
+          }
+          return done;
+        });
+  }
+
+  bool add_to_bias(int64_t job, BackwardScratch<T>& s) {
+    const QueryBlock block = query_block<T>(call_, job);
+    regmax_weights_block again{};
+    BlockWeights<T> weights;
+    const bool done = find_weights(block, again, weights, s);
+    if (done && !is_constant(block, weights)) {
+      differentiate_scores(block, weights, is_dense(call_, block, weights.size), s);
+      scale_scores(block, weights, 1, s);
+      for (int64_t r = 0; r < block.rows; ++r) {
+        const int64_t slice = call_.bias_slices[block.head_of(call_, r)];
+        const int64_t line = slice * call_.bias_rows + (call_.bias_rows > 1 ? block.query(call_, r) : 0);
+        T* const bias_grad = static_cast<T*>(call_.bias_grad) + line * call_.keys;
+        const WeightRow<T> row = weights.row(r);
+        for (int64_t k = 0; k < row.count; ++k) bias_grad[row.columns[k]] += s.scores_grad[weights.start[r] + k];
+      }
+    }
+    free_block(again);
+    return done;
   }
 
   // s.forward.scores = dO V^T for a whole block.
@@ -278,6 +367,7 @@ class Backward {
   const Dropout dropout_;
   PackedKeys<T> keys_;
   Memory<T> panels_;
+  std::atomic<bool> missing_{false};  // the forward pass did not store some block
 };
 
 template <class T>

@@ -30,30 +30,55 @@ inline int64_t visible_keys(const regmax_attention& call, int64_t i) {
   return call.is_causal && i + 1 < call.keys ? i + 1 : call.keys;
 }
 
-// Some query rows of one head.
+// Strengths of a row, rows being counted over heads and queries.
+inline double theta_of(const regmax_attention& call, int64_t row) {
+  return call.thetas ? call.thetas[call.theta_rows > 1 ? row : row / call.queries] : call.theta;
+}
+
+inline double gamma_of(const regmax_attention& call, int64_t row) {
+  return call.gammas ? call.gammas[call.gamma_rows > 1 ? row : row / call.queries] : call.gamma;
+}
+
+// Whether scores are divided by gamma row by row, relative to the largest: the products would overflow.
+inline bool is_tiny(double gamma) { return gamma < 1e-6; }
+
+// As in decoding: keys are read where they are, once for all heads that share them.
+inline bool has_few_queries(const regmax_attention& call) { return call.queries < few_queries; }
+
+// How many heads a block may extend over. The rows of heads that share keys are contiguous.
+inline int64_t heads_per_block(const regmax_attention& call) { return has_few_queries(call) ? call.groups : 1; }
+
+// Some query rows of one head, or with few queries of several that share keys.
 struct QueryBlock {
-  int64_t head, first, rows;
+  int64_t head, first, rows;  // rows `first` to first + rows, counted from query 0 of the head
 
   int64_t row(const regmax_attention& call) const { return head * call.queries + first; }
+  int64_t head_of(const regmax_attention& call, int64_t r) const { return head + (first + r) / call.queries; }
+  int64_t query(const regmax_attention& call, int64_t r) const { return (first + r) % call.queries; }
+
+  // The keys that some query of the block can see.
+  int64_t depth(const regmax_attention& call) const {
+    const int64_t last = first + rows - 1;
+    return visible_keys(call, last < call.queries ? last : call.queries - 1);
+  }
 };
 
 template <class T>
-inline int64_t blocks_per_head(const regmax_attention& call) {
-  const int64_t rows = rows_per_block<T>(call);
-  return (call.queries + rows - 1) / rows;
+inline int64_t blocks_per_kv_head(const regmax_attention& call) {
+  const int64_t rows = rows_per_block<T>(call), heads = heads_per_block(call);
+  return call.groups / heads * ((heads * call.queries + rows - 1) / rows);
 }
 
 template <class T>
 inline QueryBlock query_block(const regmax_attention& call, int64_t job) {
-  const int64_t per_head = blocks_per_head<T>(call), rows = rows_per_block<T>(call);
-  const int64_t first = job % per_head * rows;
-  return {job / per_head, first, call.queries - first < rows ? call.queries - first : rows};
+  const int64_t heads = heads_per_block(call), rows = rows_per_block<T>(call), all = heads * call.queries;
+  const int64_t blocks = (all + rows - 1) / rows, first = job % blocks * rows;
+  return {job / blocks * heads, first, all - first < rows ? all - first : rows};
 }
 
 // Whether a block with `size` weights is multiplied as a dense matrix.
 inline bool is_dense(const regmax_attention& call, const QueryBlock& block, int64_t size) {
-  const int64_t depth = visible_keys(call, block.first + block.rows - 1);
-  return static_cast<double>(size) > dense_share * static_cast<double>(block.rows * depth);
+  return static_cast<double>(size) > dense_share * static_cast<double>(block.rows * block.depth(call));
 }
 
 template <class T>

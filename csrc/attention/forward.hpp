@@ -2,7 +2,7 @@
 // of values.
 //
 // Keys that a mask deletes for all queries are left out when keys are packed. Masks that differ from query to
-// query are applied row by row: scores are compacted.
+// query are applied row by row: a row that keeps a range of keys is a part of the scores, others are compacted.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "attention/blocks.hpp"
+#include "attention/masks.hpp"
 #include "attention/weights.hpp"
 #include "mappings/mapping.hpp"
 #include "rows/cascade.hpp"
@@ -18,63 +19,41 @@
 
 namespace regmax::REGMAX_ISA {
 
-// The kept keys of every head, in panels.
+// The keys of every head that a shared mask keeps: packed in panels, or with few queries where they are.
 template <class T>
 class PackedKeys {
  public:
   explicit PackedKeys(const regmax_attention& call)
-      : call_(call),
-        panels_(kv_heads(call) * panel_numbers()),
-        index_(shared_mask() ? kv_heads(call) * call.keys : 0),
-        counts_(kv_heads(call)) {}
+      : kept(call), call_(call), panels_(has_few_queries(call) ? 0 : kv_heads(call) * panel_numbers()) {}
 
-  explicit operator bool() const { return panels_ && index_ && counts_; }
+  explicit operator bool() const { return kept && panels_; }
 
   void pack(int64_t head) {
-    int32_t* const kept = shared_mask() ? index_.get() + head * call_.keys : nullptr;
-    counts_.get()[head] = kept ? list_kept(head, kept) : call_.keys;
-    pack_panels(typed<T>(call_.k) + head * call_.keys * call_.e, kept, counts_.get()[head], call_.e,
-                panels_.get() + head * panel_numbers());
+    kept.read_shared(head);
+    if (has_few_queries(call_)) return;
+    pack_panels(at(head), kept.index(head), kept.count(head), call_.e, panels_.get() + head * panel_numbers());
   }
 
   void pack_all() {
     run_jobs(
         kv_heads(call_), call_.threads, [](void* self, int64_t head) { static_cast<PackedKeys*>(self)->pack(head); },
         this);
+    kept.read_rows();
   }
+
+  const T* at(int64_t head) const { return typed<T>(call_.k) + head * call_.keys * call_.e; }
 
   const T* panel(int64_t head, int64_t p) const {
     return panels_.get() + head * panel_numbers() + p * panel_width<T> * call_.e;
   }
 
-  // The columns of the kept keys; nullptr if all are kept.
-  const int32_t* index(int64_t head) const { return shared_mask() ? index_.get() + head * call_.keys : nullptr; }
-
-  // How many of the keys 0, ..., visible - 1 are kept.
-  int64_t kept_among(int64_t head, int64_t visible) const {
-    if (!shared_mask()) return visible;
-    const int32_t* const kept = index(head);
-    return std::partition_point(kept, kept + counts_.get()[head], [=](int32_t j) { return j < visible; }) - kept;
-  }
+  KeptKeys kept;
 
  private:
-  bool shared_mask() const { return call_.mask && call_.mask_rows == 1; }
   int64_t panel_numbers() const { return panels_of<T>(call_.keys) * panel_width<T> * call_.e; }
-
-  int64_t list_kept(int64_t head, int32_t* kept) const {
-    const uint8_t* const mask = call_.mask + call_.mask_slices[head * call_.groups] * call_.keys;
-    int64_t count = 0;
-    for (int64_t j = 0; j < call_.keys; ++j) {
-      kept[count] = static_cast<int32_t>(j);
-      count += mask[j] != 0;
-    }
-    return count;
-  }
 
   const regmax_attention& call_;
   Memory<T> panels_;
-  Memory<int32_t> index_;
-  Memory<int64_t> counts_;
 };
 
 template <class T>
@@ -110,6 +89,8 @@ struct AttentionMapping {
   bool (*map)(ForwardBlock<T>& block, regmax_weights_block& weights);
   bool (*is_constant)(const CompactedRow<T>& row);
   void (*multiply)(const CompactedRow<T>& row, double theta, Workspace& w);
+  double (*strength_grad)(const CompactedRow<T>& row, double theta, Workspace& w);
+  double (*gamma_grad)(const CompactedRow<T>& row, double theta, Workspace& w);
 };
 
 template <class T>
@@ -121,6 +102,7 @@ class ForwardBlock {
 
   bool run(regmax_weights_block& weights, T* out) {
     if (!weigh(weights)) return false;
+    if (call_.dense) write_dense(weights);
     sum_values(weights, out);
     return true;
   }
@@ -133,7 +115,7 @@ class ForwardBlock {
 
   // Only the weights.
   bool weigh(regmax_weights_block& weights) {
-    for (int64_t r = 0; r < block_.rows; ++r) length_[r] = row_length(block_.first + r);
+    for (int64_t r = 0; r < block_.rows; ++r) find_length(r);
     score();
     return mapping_.map(*this, weights);
   }
@@ -141,42 +123,61 @@ class ForwardBlock {
   // Maps the scored rows to compressed rows of weights; false if memory was exhausted.
   template <class Mapping>
   bool map(regmax_weights_block& weights) {
-    CsrRows<T> out(weights, block_.rows, call_.theta, Mapping::joins == Joins::neighbours);
+    CsrRows<T> out(weights, block_.rows, Mapping::joins == Joins::neighbours);
     Cascade<T, Mapping> cascade(longest_row(), forced_tier(), s_.workspace);
-    const bool fits = Mapping::fits_lanes(call_.theta);
     for (int64_t first = 0; first < block_.rows; first += lanes<T>) {
       const uint32_t rows = fill_group(first, out);
-      cascade.run(out.group, fits ? rows : 0, fits ? 0 : rows, out);
+      uint32_t fast = 0;
+      for (int r = 0; r < lanes<T> && first + r < block_.rows; ++r)
+        fast |= static_cast<uint32_t>(Mapping::fits_lanes(theta_of(call_, block_.row(call_) + first + r))) << r;
+      cascade.run(out.group, rows & fast, rows & ~fast, out);
     }
     costly_rows_ = cascade.costly_rows();
     return !out.failed();
   }
 
  private:
-  bool row_masks() const { return call_.mask && call_.mask_rows > 1; }
   T* scores(int64_t r) const { return s_.scores + r * stride_; }
-  const uint8_t* mask_row(int64_t i) const {
-    return call_.mask + (call_.mask_slices[block_.head] * call_.mask_rows + i) * call_.keys;
+  const uint8_t* mask_row(int64_t r) const {
+    const int64_t slice = call_.mask_slices[block_.head_of(call_, r)];
+    return call_.mask + (slice * call_.mask_rows + block_.query(call_, r)) * call_.keys;
   }
 
-  // How many packed keys a query needs: those that it sees, or up to the last one that its own mask keeps.
-  int64_t row_length(int64_t i) const {
-    int64_t length = visible_keys(call_, i);
-    if (!row_masks()) return keys_.kept_among(kv_head_, length);
-    for (const uint8_t* keep = mask_row(i); length > 0 && !keep[length - 1];) --length;
-    return length;
+  // The packed keys that a query needs: those that it sees, from the first to the last that its own mask keeps.
+  void find_length(int64_t r) {
+    const int64_t visible = visible_keys(call_, block_.query(call_, r));
+    begin_[r] = 0, gaps_[r] = false;
+    if (!keys_.kept.has_rows()) {
+      length_[r] = keys_.kept.count(kv_head_, visible);
+      return;
+    }
+    const KeptRange& range = keys_.kept.range(block_.head_of(call_, r), block_.query(call_, r));
+    length_[r] = range.end < visible ? range.end : visible;
+    if (!range.whole && range.end > visible) length_[r] = end_of_nonzero(mask_row(r), visible);
+    gaps_[r] = !range.whole;
+    begin_[r] = range.begin < length_[r] ? range.begin : length_[r];
   }
 
   void score() {
     const int64_t longest = longest_row();
-    int64_t shortest = longest;
-    for (int64_t r = 0; r < block_.rows; ++r) shortest = length_[r] < shortest ? length_[r] : shortest;
+    int64_t shortest = longest, first = longest;
+    bool by_panel = !call_.bias;
+    for (int64_t r = 0; r < block_.rows; ++r) {
+      shortest = length_[r] < shortest ? length_[r] : shortest;
+      first = begin_[r] < first ? begin_[r] : first;
+      by_panel = by_panel && begin_[r] == 0 && !gaps_[r] && !is_tiny(gamma_of(call_, block_.row(call_) + r));
+    }
     scale_queries();
     const int64_t tiled = (block_.rows + score_rows - 1) / score_rows * score_rows;
     for (int64_t i = 0; i < tiled * lanes<T>; ++i) s_.maxima[i] = -std::numeric_limits<T>::infinity();
+    done_ = 0;
+    if (has_few_queries(call_)) {
+      return multiply_in_place(s_.queries, block_.rows, call_.e, keys_.at(kv_head_), keys_.kept.index(kv_head_),
+                               longest, s_.scores, stride_);
+    }
     // Maxima come with the products, for the panels that all rows cover and if no bias or mask follows.
-    const int64_t whole = call_.bias || row_masks() ? 0 : shortest / panel_width<T>;
-    for (int64_t p = 0; p < panels_of<T>(longest); ++p) {
+    const int64_t whole = by_panel ? shortest / panel_width<T> : 0;
+    for (int64_t p = first / panel_width<T>; p < panels_of<T>(longest); ++p) {
       multiply_panel(s_.queries, tiled, call_.e, keys_.panel(kv_head_, p), s_.scores + p * panel_width<T>, stride_,
                      p < whole ? s_.maxima : nullptr);
     }
@@ -185,8 +186,11 @@ class ForwardBlock {
 
   void scale_queries() {
     const T* const q = typed<T>(call_.q) + block_.row(call_) * call_.e;
-    const T scale = static_cast<T>(call_.scale);
-    for (int64_t i = 0; i < block_.rows * call_.e; ++i) s_.queries[i] = scale * q[i];
+    for (int64_t r = 0; r < block_.rows; ++r) {
+      const double gamma = gamma_of(call_, block_.row(call_) + r);
+      const T factor = static_cast<T>(is_tiny(gamma) ? call_.scale : call_.scale / gamma);
+      for (int64_t i = r * call_.e; i < (r + 1) * call_.e; ++i) s_.queries[i] = factor * q[i];
+    }
     for (int64_t i = block_.rows * call_.e; i < rows_per_block<T>(call_) * call_.e; ++i) s_.queries[i] = 0;
   }
 
@@ -211,36 +215,62 @@ class ForwardBlock {
 
   // Adds row i of the block to a group: with its bias, without the keys that its own mask deletes.
   void add_row(int64_t i, int r, CsrRows<T>& out) {
-    T* const x = s_.scores + i * stride_;
-    int64_t length = length_[i];
-    const int32_t* columns = keys_.index(kv_head_);
-    const int64_t query = block_.first + i;
-    if (call_.bias) {
-      const int64_t line = call_.bias_slices[block_.head] * call_.bias_rows + (call_.bias_rows > 1 ? query : 0);
-      const T* const bias = typed<T>(call_.bias) + line * call_.keys;
-      for (int64_t j = 0; j < length; ++j) x[j] += bias[columns ? columns[j] : j];
-    }
-    if (row_masks() && std::memchr(mask_row(query), 0, static_cast<std::size_t>(length))) {
+    const int64_t begin = begin_[i];
+    T* const x = scores(i) + begin;
+    int64_t length = length_[i] - begin;
+    const int32_t* columns = keys_.kept.index(kv_head_);
+    if (begin > 0) columns = keys_.kept.columns_from(begin);
+    if (call_.bias) add_bias(i, columns, length, x);
+    if (gaps_[i]) {
       int32_t* const kept = s_.columns + r * call_.keys;
-      length = compact_scores(x, mask_row(query), length, kept);
+      length = compact_scores(x, mask_row(i), begin, length, kept);
       columns = kept;
     }
-    out.add(r, x, length, columns);
+    const double gamma = gamma_of(call_, block_.row(call_) + i);
+    if (is_tiny(gamma)) divide_row(x, length, max_lanes<T>(lane_maxima(x, length)), gamma, x);
+    out.add(r, x, length, columns, theta_of(call_, block_.row(call_) + i));
     widen_maxima(x, done_, length, s_.maxima + i * lanes<T>);
   }
 
-  static int64_t compact_scores(T* x, const uint8_t* keep, int64_t length, int32_t* columns) {
+  // Finite biases stay finite: -inf would delete the key.
+  void add_bias(int64_t i, const int32_t* columns, int64_t length, T* x) const {
+    constexpr T lowest = std::numeric_limits<T>::lowest(), infinity = std::numeric_limits<T>::infinity();
+    const int64_t slice = call_.bias_slices[block_.head_of(call_, i)];
+    const int64_t line = slice * call_.bias_rows + (call_.bias_rows > 1 ? block_.query(call_, i) : 0);
+    const T* const bias = typed<T>(call_.bias) + line * call_.keys;
+    const double gamma = gamma_of(call_, block_.row(call_) + i);
+    if (gamma == 1 && !columns) {
+      for (int64_t j = 0; j < length; ++j) x[j] += bias[j];
+      return;
+    }
+    const T factor = static_cast<T>(is_tiny(gamma) ? 1 : 1 / gamma);
+    for (int64_t j = 0; j < length; ++j) {
+      const T number = bias[columns ? columns[j] : j], divided = number * factor;
+      x[j] += divided == -infinity && number >= lowest ? lowest : divided;
+    }
+  }
+
+  // x begins at key `begin`.
+  static int64_t compact_scores(T* x, const uint8_t* keep, int64_t begin, int64_t length, int32_t* columns) {
     int64_t m = 0;
     for (int64_t j = 0; j < length; ++j) {
       x[m] = x[j];
-      columns[m] = static_cast<int32_t>(j);
-      m += keep[j] != 0;
+      columns[m] = static_cast<int32_t>(begin + j);
+      m += keep[begin + j] != 0;
     }
     return m;
   }
 
+  void write_dense(const regmax_weights_block& weights) const {
+    T* const dense = static_cast<T*>(call_.dense) + block_.row(call_) * call_.keys;
+    for (int64_t r = 0; r < block_.rows; ++r) {
+      expand(typed<T>(weights.values) + weights.starts[r], weights.columns + weights.starts[r], weights.counts[r], 0,
+             call_.keys, dense + r * call_.keys);
+    }
+  }
+
   void sum_values(const regmax_weights_block& weights, T* out) {
-    const int64_t depth = visible_keys(call_, block_.first + block_.rows - 1);
+    const int64_t depth = block_.depth(call_);
     const T* const v = typed<T>(call_.v) + kv_head_ * call_.keys * call_.e_v;
     const bool dense = is_dense(call_, block_, weights.size);
     const Dropout dropout(call_.dropout_p, call_.seed);
@@ -267,18 +297,20 @@ class ForwardBlock {
   const int64_t stride_ = scores_stride<T>(call_);
   int64_t costly_rows_ = 0;
   int64_t done_ = 0;  // the maxima of every row cover this many scores
-  int64_t length_[64] = {};
+  int64_t begin_[64] = {}, length_[64] = {};
+  bool gaps_[64] = {};  // the row's own mask deletes keys between these
 };
 
 // Calls use(mapping) with the AttentionMapping of a call; kernels off the simplex have none.
 template <class T, class Use>
 inline int32_t with_attention_mapping(const regmax_attention& call, const Use& use) {
-  return with_mapping(call.kernel, call.theta, nullptr, 0, [&](auto kind) {
+  return with_mapping(call.kernel, call.theta, call.thetas, call.heads * call.theta_rows, [&](auto kind) {
     using Mapping = decltype(kind);
     if constexpr (Mapping::on_simplex) {
       const AttentionMapping<T> mapping{
           [](ForwardBlock<T>& block, regmax_weights_block& weights) { return block.template map<Mapping>(weights); },
-          Mapping::template is_constant<T>, Mapping::template multiply<T>};
+          Mapping::template is_constant<T>, Mapping::template multiply<T>, Mapping::template strength_grad<T>,
+          Mapping::template gamma_grad<T>};
       return use(mapping);
     } else {
       return int32_t{REGMAX_BAD_ARGUMENT};
@@ -290,7 +322,7 @@ inline int32_t with_attention_mapping(const regmax_attention& call, const Use& u
 // that the backward pass recomputes.
 template <class T>
 int32_t attention_forward(const regmax_attention& call, regmax_weights* weights) {
-  const int64_t blocks = call.heads * blocks_per_head<T>(call);
+  const int64_t blocks = kv_heads(call) * blocks_per_kv_head<T>(call);
   if (weights) {
     weights->item_size = sizeof(T);
     weights->count = blocks;

@@ -135,6 +135,28 @@ inline void multiply_panel(const T* a, int64_t rows, int64_t width, const T* pan
   }
 }
 
+// c[r][j] = <a_r, x[index[j]]> (x[j] if index is nullptr) for few rows of a: every row of x is read once, without
+// packing. Whole vectors of c are written.
+template <class T>
+inline void multiply_in_place(const T* a, int64_t rows, int64_t width, const T* x, const int32_t* index, int64_t n,
+                              T* c, int64_t c_row) {
+  for (int64_t j = 0; j < n; j += lanes<T>) {
+    const T* factors[lanes<T>];
+    for (int i = 0; i < lanes<T>; ++i) {
+      const int64_t place = j + i < n ? j + i : n - 1;
+      factors[i] = x + (index ? index[place] : place) * width;
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      Vec<T> sums[lanes<T>] = {};
+      for (int64_t e = 0; e < width; e += lanes<T>) {
+        const Vec<T> numbers = load(a + r * width + e);
+        for (int i = 0; i < lanes<T>; ++i) sums[i] = times_plus(numbers, load(factors[i] + e), sums[i]);
+      }
+      store<T>(c + r * c_row + j, sum_rows<T>(sums));
+    }
+  }
+}
+
 template <class T>
 inline T inner_product(const T* a, const T* b, int64_t width) {
   Vec<T> sum{};

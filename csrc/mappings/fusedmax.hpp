@@ -178,7 +178,7 @@ struct Fusedmax : HasLam {
   template <class T>
   static bool is_constant(const CompactedRow<T>& row) {
     if (row.y[0] != row.y[row.m - 1]) return false;
-    return std::all_of(row.joined + 1, row.joined + row.m, [](uint8_t joined) { return joined != 0; });
+    return std::all_of(row.joined + 1, row.joined + row.m, [](uint8_t joined) { return joined & shares_segment; });
   }
   template <class T>
   static void multiply(const CompactedRow<T>& row, double lam, Workspace& w) {

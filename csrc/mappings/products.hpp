@@ -82,7 +82,7 @@ inline void subtract_mean(double* v, int64_t m) {
 
 inline void average_segments(double* v, int64_t m, const uint8_t* joined) {
   for (int64_t begin = 0, end; begin < m; begin = end) {
-    for (end = begin + 1; end < m && joined[end]; ++end) continue;
+    for (end = begin + 1; end < m && joined[end] & shares_segment; ++end) continue;
     const double mean = mean_of(v + begin, end - begin);
     for (int64_t i = begin; i < end; ++i) v[i] = mean;
   }

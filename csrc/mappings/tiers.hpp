@@ -166,6 +166,10 @@ class ScalarRow {
   }
 };
 
+// What a byte `joined` says about a weight and the kept positions next to it. Jacobian products need the first
+// bit only; attention reads CompactedRow::apart off the others.
+enum : uint8_t { shares_segment = 1, zero_before = 2, zero_after = 4 };
+
 // The nonzero weights of one row and a direction v, both compacted; v is to be replaced by J v, or is J v
 // already (gradients of strengths).
 template <class T>

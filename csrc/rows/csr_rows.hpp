@@ -18,8 +18,8 @@ class CsrRows {
  public:
   static constexpr bool unrolls_short_rows = false;  // attention spends its time elsewhere
 
-  CsrRows(regmax_weights_block& block, int64_t rows, double theta, bool joins_neighbours)
-      : block_(block), theta_(theta), joins_neighbours_(joins_neighbours) {
+  CsrRows(regmax_weights_block& block, int64_t rows, bool joins_neighbours)
+      : block_(block), joins_neighbours_(joins_neighbours) {
     block.rows = rows;
     for (int64_t r = 0; r < rows; ++r) block.starts[r] = block.counts[r] = 0;
   }
@@ -30,14 +30,16 @@ class CsrRows {
   // The next group begins with row `first` of the block.
   void begin(int64_t first) {
     first_ = first;
-    for (int r = 0; r < lanes<T>; ++r) group.length[r] = 0, group.theta[r] = static_cast<T>(theta_);
+    for (int r = 0; r < lanes<T>; ++r) group.length[r] = 0, group.theta[r] = 0;
     group.d = 1;
   }
 
-  // Scores of row r; `columns` are their columns, nullptr if these are 0, 1, ...
-  void add(int r, const T* x, int64_t length, const int32_t* columns) {
+  // Scores of row r and its strength; `columns` are their columns, nullptr if these are 0, 1, ...
+  void add(int r, const T* x, int64_t length, const int32_t* columns, double theta) {
     group.x[r] = x;
     group.length[r] = length;
+    group.theta[r] = static_cast<T>(theta);
+    theta_[r] = theta;
     group.d = length > group.d ? length : group.d;
     columns_[r] = columns;
   }
@@ -49,10 +51,17 @@ class CsrRows {
     if (!reserve(count)) return;
     const uint64_t flags = joins_neighbours_ ? joined() : 0;
     begin_row(r);
+    int64_t before = -1;
     for (int64_t i = 0, k = 0; k < count; ++i) {
-      for (uint64_t rest = words[i]; rest; rest &= rest - 1, ++k)
-        if (values[k] > 0) push(column(r, 64 * i + __builtin_ctzll(rest)), values[k], flags >> k & 1);
+      for (uint64_t rest = words[i]; rest; rest &= rest - 1, ++k) {
+        if (!(values[k] > 0)) continue;
+        const int64_t place = 64 * i + __builtin_ctzll(rest);
+        if (joins_neighbours_) begin_weights(place, before, flags >> k & 1);
+        push(column(r, place), values[k]);
+        before = place;
+      }
     }
+    if (joins_neighbours_) begin_weights(group.length[r], before, false);
     end_row(r);
   }
 
@@ -79,13 +88,18 @@ class CsrRows {
   void write_segments(int r, int64_t length, const Segments& segments) {
     if (!reserve(length)) return;
     begin_row(r);
+    int64_t before = -1;
     segments.each_segment(r, length, [&](int64_t begin, int64_t end, T weight, bool repeats) {
-      if (weight > 0) append_segment(r, weight, begin, end, repeats);
+      if (!(weight > 0)) return;
+      if (joins_neighbours_) begin_weights(begin, before, repeats);
+      append_segment(r, weight, begin, end);
+      before = end - 1;
     });
+    if (joins_neighbours_) begin_weights(length, before, false);
     end_row(r);
   }
 
-  SourceRow<T> scalar_row(int r) const { return {group.x[r], nullptr, group.length[r], theta_, 1}; }
+  SourceRow<T> scalar_row(int r) const { return {group.x[r], nullptr, group.length[r], theta_[r], 1}; }
 
   // A weight is joined if it equals that of the kept position before it.
   template <class Mapping>
@@ -94,17 +108,24 @@ class CsrRows {
     if (!reserve(length)) return;
     begin_row(r);
     if (is_uniform) {
-      append_segment(r, values[0], 0, length, false);
+      if (joins_neighbours_) begin_weights(0, -1, false);
+      append_segment(r, values[0], 0, length);
       return end_row(r);
     }
-    T before = 0;
+    // Deleted positions do not count: `place` is that among the kept ones.
+    int64_t place = 0, before = -1;
+    T last = 0;
     for (int64_t i = 0; i < words_of(length); ++i) {
-      for (uint64_t rest = kept[i]; rest; rest &= rest - 1) {
+      for (uint64_t rest = kept[i]; rest; rest &= rest - 1, ++place) {
         const T y = words[i] & rest & -rest ? *values++ : T(0);
-        if (y != 0) push(column(r, 64 * i + __builtin_ctzll(rest)), y, y == before);
-        before = y;
+        if (y == 0) continue;
+        if (joins_neighbours_) begin_weights(place, before, before == place - 1 && y == last);
+        push(column(r, 64 * i + __builtin_ctzll(rest)), y);
+        before = place;
+        last = y;
       }
     }
+    if (joins_neighbours_) begin_weights(place, before, false);
     end_row(r);
   }
 
@@ -113,7 +134,9 @@ class CsrRows {
     if (!reserve(group.length[r])) return;
     begin_row(r);
     for (int64_t i = 0; value != 0 && i < group.length[r]; ++i) {
-      if (!(group.x[r][i] < std::numeric_limits<T>::lowest())) push(column(r, i), value, false);
+      if (group.x[r][i] < std::numeric_limits<T>::lowest()) continue;
+      if (joins_neighbours_) block_.joined[block_.size] = 0;
+      push(column(r, i), value);
     }
     end_row(r);
   }
@@ -127,11 +150,18 @@ class CsrRows {
   void begin_row(int r) { block_.starts[first_ + r] = block_.size; }
   void end_row(int r) { block_.counts[first_ + r] = static_cast<int32_t>(block_.size - block_.starts[first_ + r]); }
 
-  void push(int32_t column, T value, bool joined) {
+  void push(int32_t column, T value) {
     block_.columns[block_.size] = column;
     values()[block_.size] = value;
-    if (joins_neighbours_) block_.joined[block_.size] = joined;
     ++block_.size;
+  }
+
+  // Marks the next weight, at `place`, and the last one, at `before` (-1: none). With `place` the row's length,
+  // which has no weight, only the last one: reserve() leaves room.
+  void begin_weights(int64_t place, int64_t before, bool joined) {
+    const bool gap = place != before + 1;
+    if (gap && before >= 0) block_.joined[block_.size - 1] |= zero_after;
+    block_.joined[block_.size] = static_cast<uint8_t>((joined ? shares_segment : 0) | (gap ? zero_before : 0));
   }
 
   // The positive lanes of a vector of weights that begins at position `first` of row r.
@@ -151,15 +181,14 @@ class CsrRows {
     for (; positive; positive &= positive - 1) *out++ = column(r, first + __builtin_ctz(positive));
   }
 
-  // Equal weights at positions begin to end; `joined` says that the previous weight is of the same segment.
-  void append_segment(int r, T weight, int64_t begin, int64_t end, bool joined) {
+  // Equal weights at positions begin to end, the first of which is marked.
+  void append_segment(int r, T weight, int64_t begin, int64_t end) {
     const int64_t count = end - begin;
     T* const out = values() + block_.size;
     for (int64_t k = 0; k < count; k += lanes<T>) store<T>(out + k, splat(weight));
     for (int64_t k = 0; k < count; ++k) block_.columns[block_.size + k] = column(r, begin + k);
     if (joins_neighbours_) {
-      std::memset(block_.joined + block_.size, 1, static_cast<std::size_t>(count));
-      block_.joined[block_.size] = joined;
+      std::memset(block_.joined + block_.size + 1, shares_segment, static_cast<std::size_t>(count - 1));
     }
     block_.size += count;
   }
@@ -168,7 +197,9 @@ class CsrRows {
   bool reserve(int64_t most) {
     const int64_t needed = block_.size + most + lanes<T>;
     if (needed <= block_.capacity) return true;
-    const int64_t capacity = needed > 2 * block_.capacity ? needed : 2 * block_.capacity;
+    // At first 16 weights a row: short rows would reallocate at every other row.
+    const int64_t ample = block_.capacity ? 2 * block_.capacity : 16 * block_.rows;
+    const int64_t capacity = needed > ample ? needed : ample;
     if (resize(block_.columns, capacity * 4) && resize(block_.values, capacity * int64_t{sizeof(T)}) &&
         (!joins_neighbours_ || resize(block_.joined, capacity))) {
       block_.capacity = capacity;
@@ -186,7 +217,7 @@ class CsrRows {
   }
 
   regmax_weights_block& block_;
-  double theta_;
+  double theta_[lanes<T>] = {};
   bool joins_neighbours_, failed_ = false;
   int64_t first_ = 0;
   const int32_t* columns_[lanes<T>] = {};

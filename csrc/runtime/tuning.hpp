@@ -56,6 +56,8 @@ constexpr int64_t scores_per_thread = 65536;  // waking a thread for fewer costs
 // --- Attention ---
 constexpr double dense_share = 0.4;  // from this share of nonzero weights on, dense products are faster than gathers
 constexpr int64_t attention_scores_bytes = 384 << 10;  // of one block of queries: most of a level-two cache
+// Packing the keys costs about as much as the scores of this many queries: with fewer, keys are read in place.
+constexpr int64_t few_queries = 8;
 // Register tiles of the products: 24 of 32 vector registers, or 12 of 16, hold sums.
 #if defined(__AVX512F__)
 constexpr int score_rows = 8, score_vectors = 3;

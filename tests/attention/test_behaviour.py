@@ -165,17 +165,11 @@ def test_gamma_and_scale_act_on_the_scores(fused_calls: list[str]) -> None:
     assert fused_calls == ["fusedmax", "fusedmax"]
 
 
-def test_strengths_per_head_and_other_functions_go_the_dense_way(fused_calls: list[str]) -> None:
+def test_functions_of_other_libraries_receive_dense_scores(fused_calls: list[str]) -> None:
     q, k, v = draw()
-    lam = torch.full((4, 1, 1), 0.1, requires_grad=True)
-    out = regmax.attention(q, k, v, mapping=regmax.FusedLasso(lam=lam))
-    assert torch.allclose(out, regmax.attention(q, k, v, mapping="fusedmax"), atol=1e-5)
-    assert gradients(out, (lam,))[0].shape == (4, 1, 1)
     softmax = regmax.attention(q, k, v, mapping=torch.softmax)
     assert torch.allclose(softmax, regmax.attention(q, k, v, mapping="softmax"), atol=1e-5)
-    module = regmax.attention(q, k, v, mapping=regmax.nn.Fusedmax(), is_causal=True)
-    assert torch.allclose(module, regmax.attention(q, k, v, is_causal=True), atol=1e-5)
-    assert fused_calls == ["fusedmax", "fusedmax", "fusedmax"]  # a name, a module, a name
+    assert not fused_calls
 
 
 @pytest.mark.parametrize("spread", [0.02, 2.0])

@@ -109,12 +109,130 @@ def test_a_bias_is_added_to_the_scores(mapping: str, shape: tuple[int, ...], fus
     assert len(fused_calls) == 3
 
 
-def test_a_learnable_bias_gets_its_gradient() -> None:
+BIASES = [(4, 33, 47), (1, 33, 47), (33, 47), (2, 1, 1, 47), (4, 1, 47), (47,), (33, 1), (2, 4, 33, 47), ()]
+
+
+@pytest.mark.parametrize("mapping", ["sparsemax", "fusedmax", "oscarmax", "sqpnormmax"])
+@pytest.mark.parametrize("shape", BIASES, ids=str)
+@pytest.mark.parametrize("queries", [33, 3])
+def test_a_learnable_bias_gets_its_gradient(
+    mapping: str, shape: tuple[int, ...], queries: int, fused_calls: list[str]
+) -> None:
+    shape = tuple(queries if size == 33 else size for size in shape)
+    for spread in (0.02, 2.0):  # dense blocks are recomputed
+        for kv_heads in (4, 2):
+            inputs = draw(queries=queries, kv_heads=kv_heads, spread=spread, dtype=torch.float64)
+            bias = torch.randn(shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+            bias.requires_grad_()
+            options = {
+                "mask": make_mask("rows" if queries == 33 else "left", queries, 47),
+                "enable_gqa": True,
+            }
+            out = regmax.attention(*inputs, mapping=f"{mapping},gamma=1.5", bias=bias, **options)
+            wanted, _ = compose(*inputs, f"{mapping},gamma=1.5", bias=bias, **options)
+            pairs = gradients(out, (*inputs, bias)), gradients(wanted, (*inputs, bias))
+            for found, grad in zip(*pairs, strict=True):
+                assert torch.allclose(found, grad, atol=1e-11)
+    assert len(fused_calls) == 4
+
+
+def test_a_learnable_bias_in_other_types(fused_calls: list[str]) -> None:
+    q, k, v = draw(dtype=torch.bfloat16)
+    for dtype in (torch.float32, torch.bfloat16):
+        bias = torch.randn(33, 47, dtype=dtype, requires_grad=True)
+        (grad,) = gradients(regmax.attention(q, k, v, bias=bias), (bias,))
+        assert grad.dtype == dtype
+        assert grad.count_nonzero()
+    assert len(fused_calls) == 2
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS, ids=str)
+@pytest.mark.parametrize("mask_kind", ["none", "right", "left", "rows"])
+@pytest.mark.parametrize("queries", [33, 2])
+def test_dense_weights_carry_gradients(
+    mapping: Any, mask_kind: str, queries: int, fused_calls: list[str]
+) -> None:
+    options = {
+        "mask": make_mask(mask_kind if queries > 3 else "right", queries, 47),
+        "is_causal": queries > 3,
+    }
+    for spread in (0.02, 1.0, 4.0):
+        inputs = draw(queries=queries, spread=spread, dtype=torch.float64)
+        out, y = regmax.attention(*inputs, mapping=mapping, return_weights=True, **options)
+        wanted, dense = compose(*inputs, mapping, **options)
+        assert torch.allclose(y, dense, atol=1e-12)
+        assert torch.equal(y != 0, dense != 0), "zeros are exact"
+        with torch.no_grad():
+            plain, weights = regmax.attention(*inputs, mapping=mapping, return_weights=True, **options)
+        assert torch.equal(plain, out)
+        assert torch.equal(weights, y)
+        both = torch.cat([out, y], -1), torch.cat([wanted, dense], -1)
+        pairs = gradients(both[0], inputs), gradients(both[1], inputs)
+        for found, grad in zip(*pairs, strict=True):
+            assert torch.allclose(found, grad, atol=1e-10)
+    assert len(fused_calls) == 6
+
+
+def test_the_gradient_of_the_weights_alone(fused_calls: list[str]) -> None:
     inputs = draw(dtype=torch.float64)
-    bias = torch.randn(4, 33, 47, dtype=torch.float64, requires_grad=True)
-    out = regmax.attention(*inputs, mapping="fusedmax", bias=bias)
-    wanted, _ = compose(*inputs, "fusedmax", bias=bias)
-    assert torch.allclose(gradients(out, (bias,))[0], gradients(wanted, (bias,))[0])
+    _, y = regmax.attention(*inputs, return_weights=True)
+    _, dense = compose(*inputs, "fusedmax")
+    for found, grad in zip(gradients(y, inputs[:2]), gradients(dense, inputs[:2]), strict=True):
+        assert torch.allclose(found, grad, atol=1e-12)
+    assert fused_calls
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS, ids=str)
+@pytest.mark.parametrize("mask_kind", ["none", "right", "left", "rows"])
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+def test_few_queries_read_the_keys_in_place(
+    mapping: Any, mask_kind: str, kv_heads: int, fused_calls: list[str]
+) -> None:
+    calls = 0
+    for dtype in TOLERANCE:
+        for queries in (1, 2, 4, 7):
+            for keys, spread, is_causal in ((47, 0.02, True), (301, 1.0, False), (301, 4.0, False)):
+                inputs = draw(
+                    queries=queries, keys=keys, kv_heads=kv_heads, e=24, e_v=40, spread=spread, dtype=dtype
+                )
+                mask = make_mask(mask_kind if queries > 3 or mask_kind != "rows" else "none", queries, keys)
+                options = {"mask": mask, "is_causal": is_causal, "enable_gqa": True}
+                out, weights = regmax.attention(*inputs, mapping=mapping, return_weights="sparse", **options)
+                wanted, y = compose(*inputs, mapping, **options)
+                assert relative_error(out, wanted) < TOLERANCE[dtype]
+                regular = regular_rows(weights.to_dense(), y)
+                pairs = gradients(out, inputs, regular), gradients(wanted, inputs, regular)
+                for found, grad in zip(*pairs, strict=True):
+                    assert relative_error(found, grad) < 10 * TOLERANCE[dtype], (dtype, queries, keys)
+                calls += 1
+    assert len(fused_calls) == calls
+
+
+@pytest.mark.parametrize("mapping", ["sparsemax", "fusedmax,lam=0.4"])
+@pytest.mark.parametrize("kind", ["causal", "padded", "left", "window", "ends", "all", "nothing"])
+def test_masks_that_keep_a_range_of_keys(mapping: str, kind: str, fused_calls: list[str]) -> None:
+    i, j = torch.arange(150)[:, None], torch.arange(150)
+    lengths = torch.tensor([150, 97]).reshape(2, 1, 1, 1)
+    masks = {
+        "causal": (j <= i).expand(2, 1, 150, 150),
+        "padded": (j <= i) & (j < lengths),
+        "left": (j <= i) & (j >= 150 - lengths),
+        "window": ((j <= i) & (j > i - 40)).expand(2, 1, 150, 150),
+        "ends": ((j < 3) | (j > 140)).expand(2, 1, 150, 150),
+        "all": torch.ones(2, 1, 150, 150, dtype=torch.bool),
+        "nothing": torch.zeros(2, 1, 150, 150, dtype=torch.bool),
+    }
+    for is_causal in (False, True):
+        for queries in (150, 5):
+            inputs = draw(queries=queries, keys=150, kv_heads=2, dtype=torch.float64)
+            mask = masks[kind][..., -queries:, :].contiguous()
+            options = {"mask": mask, "is_causal": is_causal, "enable_gqa": True}
+            out = regmax.attention(*inputs, mapping=mapping, **options)
+            wanted, _ = compose(*inputs, mapping, **options)
+            assert torch.allclose(out, wanted, atol=1e-12)
+            for found, grad in zip(gradients(out, inputs), gradients(wanted, inputs), strict=True):
+                assert torch.allclose(found, grad, atol=1e-11)
+    assert len(fused_calls) == 4
 
 
 @pytest.mark.parametrize("kind", ["right", "rows"])

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 import regmax
 from regmax.integrations import transformers as sparse
+from regmax.kernels.native import attention as core
 
 MAPPINGS = ("softmax", "sparsemax", "fusedmax", "oscarmax", "sqpnormmax", "entmax")
 EVERY_MODEL = pytest.mark.parametrize("architecture", MODELS)
@@ -176,6 +177,23 @@ def test_generation_with_a_static_cache_and_beams() -> None:
     dynamic = built.generate(**inputs, **options)
     static = built.generate(**inputs, **options, cache_implementation="static", disable_compile=True)
     assert torch.equal(dynamic, static)
+
+
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+def test_every_step_of_generation_is_fused(cache: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = MODELS["llama"]
+    built, inputs = model.build("fusedmax"), model.inputs(left=True)
+    forward, queries = core.forward, []
+
+    def counted(problem: core.Problem, operands: core.Operands, **options: bool) -> object:
+        queries.append(operands.q.shape[-2])
+        return forward(problem, operands, **options)
+
+    monkeypatch.setattr(core, "forward", counted)
+    options = {"max_new_tokens": 4, "do_sample": False, "pad_token_id": PAD, "disable_compile": True}
+    built.generate(**inputs, **options, cache_implementation=cache)
+    layers = built.config.num_hidden_layers
+    assert queries == [inputs["input_ids"].shape[1]] * layers + [1] * 3 * layers
 
 
 @EVERY_MODEL

@@ -61,7 +61,7 @@ def test_a_missing_array_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "least"), [("argmax", 9), ("jacobian_product", 10), ("prox_owl", 7), ("attention_take", 5)]
+    ("name", "least"), [("argmax", 9), ("jacobian_product", 10), ("prox_owl", 7), ("attention_take", 6)]
 )
 def test_the_number_and_the_types_of_arguments_are_checked(name: str, least: int) -> None:
     function = getattr(native.core, name)
@@ -77,8 +77,9 @@ def forward(keep: bool) -> object:
     out = torch.empty(2, 3, 16)
     shape, absent = (2, 1, 3, 5, 16, 16), (None, None, 0) * 2
     pointers = q.data_ptr(), k.data_ptr(), v.data_ptr()
-    call = 4, 0, 0.0, 0.25, False, *shape, *pointers, *absent, 0.0, 0, False, 1
-    return native.core.attention_forward(*call, out.data_ptr(), keep)
+    strengths = 0.0, 1.0, 0.25, False, None, 1, None, 1
+    call = 4, 0, *strengths, *shape, *pointers, *absent, 0.0, 0, False, 1
+    return native.core.attention_forward(*call, out.data_ptr(), None, keep)
 
 
 def test_weights_are_taken_once() -> None:
@@ -87,11 +88,19 @@ def test_weights_are_taken_once() -> None:
     assert size >= 6
     starts, columns = torch.empty(7, dtype=torch.int64), torch.empty(size, dtype=torch.int32)
     values = torch.empty(size)
-    native.core.attention_take(held, starts.data_ptr(), columns.data_ptr(), values.data_ptr(), None)
+    pointers = starts.data_ptr(), columns.data_ptr(), values.data_ptr()
+    native.core.attention_take(held, size, *pointers, None)
     assert starts[-1] == size
     torch.testing.assert_close(values.sum(), torch.tensor(6.0))
     with pytest.raises(ValueError, match="every array"):
-        native.core.attention_take(held, starts.data_ptr(), columns.data_ptr(), values.data_ptr(), None)
+        native.core.attention_take(held, size, *pointers, None)
+
+
+def test_blocks_that_do_not_fit_stay_empty() -> None:
+    held = forward(keep=True)
+    starts = torch.empty(7, dtype=torch.int64)
+    native.core.attention_take(held, 0, starts.data_ptr(), None, None, None)
+    assert (starts == 0).all()
 
 
 def test_weights_that_nobody_takes_are_freed() -> None:
@@ -99,9 +108,9 @@ def test_weights_that_nobody_takes_are_freed() -> None:
     q = torch.randn(1, 256, 64)
 
     def drop_weights() -> None:
-        problem = attention.Problem("sqpnormmax", 1.5, 0.01, False, None, None, 0.0, 0, False)
-        call = attention._arguments(problem, q, q, q)
-        assert native.core.attention_forward(*call, torch.empty_like(q).data_ptr(), True) is not None
+        problem = attention.Problem("sqpnormmax", 1.5, 1.0, 0.01, False, None, None, None, 0.0, 0, False)
+        call = attention._arguments(problem, attention.Operands(q, q, q, None, None, None))
+        assert native.core.attention_forward(*call, torch.empty_like(q).data_ptr(), None, True) is not None
 
     drop_weights()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

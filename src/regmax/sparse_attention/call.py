@@ -88,8 +88,9 @@ def attention(
     """Attention whose weights are sparse: Pi(scale q k^T + bias) v, with torch's `scaled_dot_product_attention` shapes.
 
     On the CPU, sparsemax, fusedmax, oscarmax, sqpnormmax and entmax never hold the weights densely: time and memory of
-    the backward grow with the number of nonzero weights. softmax is computed by torch. All other mappings, and all
-    calls under a compiler or a transform, are computed densely.
+    the backward grow with the number of nonzero weights. That holds for every form of a mapping, for strengths that are
+    learned or one per head or query, under `torch.compile` and under autocast. softmax is computed by torch. All other
+    mappings, and calls under a transform of `torch.func`, are computed densely.
 
     Args:
         q: queries, `(..., heads, queries, e)`; leading dimensions broadcast and may be omitted.
@@ -127,9 +128,8 @@ def attention(
     found = resolve(mapping)
     if not return_weights and found.is_softmax:
         return softmax_attention(inputs, found.gamma)
-    if return_weights is not True and suits(inputs, found):
-        result, sparse = sparse_attention(inputs, found, return_weights=bool(return_weights))
-        return result if sparse is None else (result, sparse)
+    if suits(inputs, found):
+        return sparse_attention(inputs, found, return_weights=return_weights)
     out, y = dense_attention(inputs, found)
     if return_weights == "sparse":
         return out, SparseWeights.from_dense(y)

@@ -17,7 +17,7 @@ def dense_attention(inputs: Inputs, mapping: Resolved) -> tuple[Tensor, Tensor]:
     if inputs.bias is not None:
         scores = scores + inputs.bias.to(scores.dtype)
     y = mapping(scores, mask=full_mask(inputs))
-    return functional.dropout(y, inputs.dropout_p, training=inputs.dropout_p > 0) @ v, y
+    return (functional.dropout(y, inputs.dropout_p) if inputs.dropout_p > 0 else y) @ v, y
 
 
 def softmax_attention(inputs: Inputs, gamma: Any) -> Tensor:

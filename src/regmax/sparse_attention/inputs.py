@@ -1,9 +1,8 @@
 """Argument checks of `attention`: shapes broadcast, types agree."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,8 +12,7 @@ from regmax.frontends.checks import broadcasts
 CALL = "attention(q, k, v)"
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(NamedTuple):
     """Queries, keys and values with equal batch dimensions (except for grouped heads), and the options of the call."""
 
     q: Tensor  # (..., heads, queries, e)

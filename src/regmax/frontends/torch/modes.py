@@ -7,17 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C import _get_tracing_state, _len_torch_dispatch_stack
-from torch._C._functorch import peek_interpreter_stack
+from torch._C._functorch import get_dynamic_layer_stack_depth, peek_interpreter_stack
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
-_TYPES = (Tensor, torch.nn.Parameter)
+TYPES = (Tensor, torch.nn.Parameter)
 
 
 def is_plain(x: Tensor) -> bool:
     """True for a dense tensor in eager mode: no compiler, tracer, transform, forward-mode level or dispatch mode."""
     return (
-        type(x) in _TYPES
+        type(x) in TYPES
         and x.layout is torch.strided
         and not x.is_nested
         and not is_compiling()
@@ -26,6 +26,11 @@ def is_plain(x: Tensor) -> bool:
         and forward_ad._current_level < 0
         and _get_tracing_state() is None
     )
+
+
+def in_transform() -> bool:
+    """True inside a transform of `torch.func`, also while the compiler traces it."""
+    return bool(get_dynamic_layer_stack_depth() > 0)
 
 
 def nested_forward_mode(jvp: Callable[..., Any]) -> Callable[..., Any]:

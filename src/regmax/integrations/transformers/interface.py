@@ -3,6 +3,7 @@
 import warnings
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -11,7 +12,7 @@ from transformers.masking_utils import sdpa_mask
 from transformers.utils.output_capturing import _active_collector
 
 from regmax.nn.recording import recorder
-from regmax.resolver import MappingLike, resolve
+from regmax.resolver import MappingLike, Resolved, resolve
 from regmax.sparse_attention import attention
 
 # Options of some models that must not be ignored: Gemma 2's soft cap of the scores, the attention sinks of GPT-OSS, the
@@ -40,7 +41,14 @@ class Attend:
         module.add_module(ATTRIBUTE, mapping)
         return cast(torch.nn.Module, mapping)
 
+    @cached_property
+    def _resolved(self) -> Resolved | None:
+        """The mapping unless it is a module, whose strengths may change: every layer of every call needs it."""
+        return None if isinstance(self.mapping, torch.nn.Module) else resolve(self.mapping)
+
     def _mapping_of(self, module: torch.nn.Module) -> MappingLike:
+        if self._resolved is not None:
+            return self._resolved
         if not self.learns:
             return self.mapping
         own = module._modules.get(ATTRIBUTE)

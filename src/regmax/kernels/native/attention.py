@@ -8,23 +8,36 @@ from torch import Tensor
 from regmax.kernels.native.library import core
 from regmax.kernels.native.rows import CHAINED, CODES
 
-# A mask or a bias that is not expanded over the heads: the slices (slices, rows, keys), rows being 1 or the number of
-# queries, and the slice that each head reads (heads,), int64.
-Slices = tuple[Tensor, Tensor]
-
 
 class Problem(NamedTuple):
-    """The arguments of an attention call besides q, k and v."""
+    """The arguments of an attention call that are not differentiated.
+
+    A mask or bias is not expanded over the heads: it has slices (slices, rows, keys), rows being 1 or the number of
+    queries, and `mask_slices` and `bias_slices` say which slice each head reads: (heads,), int64.
+    """
 
     kernel: str
-    theta: float
+    theta: float  # unless there are `Operands.thetas`
+    gamma: float  # unless there are `Operands.gammas`
     scale: float
     is_causal: bool
-    mask: Slices | None
-    bias: Slices | None
+    mask: Tensor | None
+    mask_slices: Tensor | None
+    bias_slices: Tensor | None
     dropout_p: float
     seed: int
     recompute: bool  # omit the weights of dense blocks, and recompute them in the backward pass
+
+
+class Operands(NamedTuple):
+    """The tensors that are differentiated, or their gradients."""
+
+    q: Tensor  # (..., queries, e), e a multiple of 16
+    k: Tensor
+    v: Tensor
+    bias: Tensor | None  # (slices, rows, keys)
+    thetas: Tensor | None  # (heads, rows), float64, rows being 1 or the number of queries
+    gammas: Tensor | None
 
 
 class Weights(NamedTuple):
@@ -36,44 +49,68 @@ class Weights(NamedTuple):
     joined: Tensor
 
 
-def forward(
-    problem: Problem, q: Tensor, k: Tensor, v: Tensor, *, keep: bool
-) -> tuple[Tensor, Weights | None]:
-    """The output, and the weights if `keep` is True."""
-    out = q.new_empty(*q.shape[:-1], v.shape[-1])
-    held = core.attention_forward(*_arguments(problem, q, k, v), out.data_ptr(), keep)
-    if held is None:
-        return out, None
-    size = core.attention_size(held)
-    weights = Weights(
+def new_weights(kernel: str, q: Tensor, capacity: int) -> Weights:
+    """Memory for the weights of the queries `q`."""
+    return Weights(
         torch.empty(q.shape[:-1].numel() + 1, dtype=torch.int64),
-        torch.empty(size, dtype=torch.int32),
-        torch.empty(size, dtype=q.dtype),
-        torch.empty(size if problem.kernel in CHAINED else 0, dtype=torch.uint8),
+        torch.empty(capacity, dtype=torch.int32),
+        torch.empty(capacity, dtype=q.dtype),
+        torch.empty(capacity if kernel in CHAINED else 0, dtype=torch.uint8),
     )
-    core.attention_take(held, *_addresses(weights))
-    return out, weights
+
+
+def forward(
+    problem: Problem, operands: Operands, *, keep: bool, dense: bool = False, capacity: int | None = None
+) -> tuple[Tensor, Tensor | None, Weights | None]:
+    """The output, the dense weights if `dense` is True, and the sparse ones if `keep` is True.
+
+    With a `capacity` the sparse weights have exactly that size; the backward pass recomputes blocks that do not fit.
+    """
+    q, k, v = operands.q, operands.k, operands.v
+    out = q.new_empty(*q.shape[:-1], v.shape[-1])
+    y = q.new_empty(*q.shape[:-1], k.shape[-2]) if dense else None
+    held = core.attention_forward(*_arguments(problem, operands), out.data_ptr(), _address(y), keep)
+    if held is None:
+        return out, y, None
+    weights = new_weights(problem.kernel, q, core.attention_size(held) if capacity is None else capacity)
+    core.attention_take(held, len(weights.columns), *_addresses(weights))
+    return out, y, weights
 
 
 def backward(
-    problem: Problem, q: Tensor, k: Tensor, v: Tensor, weights: Weights, out_grad: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of q, k and v."""
+    problem: Problem,
+    operands: Operands,
+    weights: Weights,
+    out_grad: Tensor,
+    dense_grad: Tensor | None,
+    wanted: tuple[bool, bool, bool],
+) -> Operands:
+    """The gradients of q, k, v, and of the bias, thetas and gammas that are `wanted`."""
+    q, k, v, bias, _, _ = operands
     q_grad, k_grad, v_grad = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+    bias_grad = torch.zeros_like(bias) if wanted[0] and bias is not None else None
+    # One number per query, of which strengths per head get the sum.
+    theta_grad, gamma_grad = (
+        q.new_zeros(q.shape[:-2].numel(), q.shape[-2], dtype=torch.float64) if each else None
+        for each in wanted[1:]
+    )
     core.attention_backward(
-        *_arguments(problem, q, k, v),
+        *_arguments(problem, operands),
         *_addresses(weights),
         out_grad.data_ptr(),
-        q_grad.data_ptr(),
-        k_grad.data_ptr(),
-        v_grad.data_ptr(),
+        *(_address(each) for each in (dense_grad, q_grad, k_grad, v_grad, bias_grad, theta_grad, gamma_grad)),
     )
-    return q_grad, k_grad, v_grad
+    strengths = (
+        None if grad is None or given is None else grad.sum_to_size(given.shape)
+        for grad, given in ((theta_grad, operands.thetas), (gamma_grad, operands.gammas))
+    )
+    return Operands(q_grad, k_grad, v_grad, bias_grad, *strengths)
 
 
 # fmt: off
 _Arguments = tuple[
-    int, int, float, float, bool,  # dtype to is_causal
+    int, int, float, float, float, bool,  # dtype to is_causal
+    int | None, int, int | None, int,  # thetas and gammas
     int, int, int, int, int, int,  # heads to e_v
     int, int, int,  # q, k, v
     int | None, int | None, int,  # the mask
@@ -83,26 +120,37 @@ _Arguments = tuple[
 # fmt: on
 
 
-def _arguments(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> _Arguments:
+def _arguments(problem: Problem, operands: Operands) -> _Arguments:
     """The arguments that both passes begin with, in the order of `_core.pyi`."""
-    heads, kv_heads = q.shape[:-2].numel(), k.shape[:-2].numel()
+    q, k, v, bias, thetas, gammas = operands
+    queries, e, keys = q.shape[-2], q.shape[-1], k.shape[-2]
+    heads, kv_heads = q.numel() // (queries * e or 1), k.numel() // (keys * e or 1)
     return (
         q.itemsize,
         CODES[problem.kernel],
         problem.theta,
+        problem.gamma,
         problem.scale,
         problem.is_causal,
+        _address(thetas),
+        1 if thetas is None else thetas.shape[1],
+        _address(gammas),
+        1 if gammas is None else gammas.shape[1],
         heads,
         heads // max(kv_heads, 1) or 1,
-        q.shape[-2],
-        k.shape[-2],
-        k.shape[-1],
+        queries,
+        keys,
+        e,
         v.shape[-1],
         q.data_ptr(),
         k.data_ptr(),
         v.data_ptr(),
-        *_slices(problem.mask),
-        *_slices(problem.bias),
+        _address(problem.mask),
+        _address(problem.mask_slices),
+        0 if problem.mask is None else problem.mask.shape[1],
+        _address(bias),
+        _address(problem.bias_slices),
+        0 if bias is None else bias.shape[1],
         problem.dropout_p,
         problem.seed,
         problem.recompute,
@@ -110,11 +158,8 @@ def _arguments(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> _Arguments:
     )
 
 
-def _slices(slices: Slices | None) -> tuple[int | None, int | None, int]:
-    if slices is None:
-        return None, None, 0
-    tensor, of_head = slices
-    return tensor.data_ptr(), of_head.data_ptr(), tensor.shape[1]
+def _address(tensor: Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()
 
 
 def _addresses(weights: Weights) -> tuple[int, int, int, int | None]:
