@@ -20,7 +20,7 @@ import regmax
 from regmax.integrations.transformers import SparseLogitsProcessor
 from regmax.mappings import MAPPINGS
 
-STEPS, BATCH, LENGTH, WIDTH = 100, 12, 32, 64
+STEPS, BATCH, LENGTH, WIDTH = 80, 16, 24, 64
 LOSSES = [name for name, row in MAPPINGS.items() if not row.segments and not row.clusters]
 
 # %%
@@ -64,11 +64,15 @@ def trained(mapping):
             n_layer=2,
             n_head=2,
             n_positions=LENGTH,
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            initializer_range=0.1,
             bos_token_id=None,
             eos_token_id=None,
         )
     )
-    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     history, start = [], time.perf_counter()
     for _ in range(STEPS):
         value = loss(model, *batch(train, generator), mapping)
