@@ -148,15 +148,20 @@ REGMAX_INLINE Vec<T> lane_square_step(const SquareSums<T>& s) {
   return (s.s2 - nearly_square_root(s.s2) * splat(T(2))) / s.s1;
 }
 
-// Moves t to the root, or towards it for the given number of rounds; `sum` is S_2.
 template <class T>
-inline uint32_t lane_square_root(const Vec<T>* x, int count, int rounds, Vec<T>* t, Vec<T>* sum) {
+struct SquareRoot {
+  SquareSums<T> sums;  // at t
+  uint32_t unsettled;
+};
+
+// Moves t to the root, or towards it for the given number of rounds.
+template <class T>
+inline SquareRoot<T> lane_square_root(const Vec<T>* x, int count, int rounds, Vec<T>* t) {
   const Vec<T> one = splat(T(1)), tolerance = splat(last_step<T>);
   Where<T> moving = equal(one, one);
   for (int round = 0;; ++round) {
     const SquareSums<T> sums = lane_square_sums<T>(x, count, *t);
-    *sum = sums.s2;
-    if (!bits(moving) || round == rounds) return bits(moving);
+    if (!bits(moving) || round == rounds) return {sums, bits(moving)};
     const Vec<T> step = lane_square_step<T>(sums);
     *t = select(moving, *t + step, *t);
     moving = moving & greater(larger(step, -step), tolerance * -*t);

@@ -100,8 +100,8 @@ struct Entmax15 : JoinsNothing {
   template <class T>
   struct Lanes : PlainLanes<T> {
     Vec<T> cut(const Vec<T>* maxima, const LaneProblem<T>&) {
-      Vec<T> t = splat(T(-2)), sum;
-      lane_square_root<T>(maxima, lanes<T>, 4, &t, &sum);
+      Vec<T> t = splat(T(-2));
+      lane_square_root<T>(maxima, lanes<T>, 4, &t);
       return t - splat(16 * rounding<T>);
     }
     uint32_t solve(LaneProblem<T>& p, Vec<T>* y) { return solve_squares(p, y); }
@@ -109,15 +109,16 @@ struct Entmax15 : JoinsNothing {
 
   template <class T>
   static uint32_t solve_squares(const LaneProblem<T>& p, Vec<T>* y) {
-    Vec<T> t = splat(T(-2)), sum;
-    const uint32_t unsettled = lane_square_root<T>(p.x, p.count, 24, &t, &sum);
-    const Vec<T> factor = splat(T(1)) / sum;
+    Vec<T> t = splat(T(-2));
+    const SquareRoot<T> root = lane_square_root<T>(p.x, p.count, 24, &t);
+    // The last step is kept apart from t, where it would be rounded: the weights then sum to one.
+    const Vec<T> last = lane_square_step<T>(root.sums), factor = splat(T(0.25));
     const Vec<T> least = lane_doubt<T>(-t);
     for (int k = 0; k < p.count; ++k) {
-      const Vec<T> z = p.x[k] - t;
+      const Vec<T> z = p.x[k] - t - last;
       y[k] = select(greater(z, least), z * z * factor, Vec<T>{});  // at the threshold up to rounding: no weight
     }
-    return unsettled;
+    return root.unsettled;
   }
 
   // --- Whole-row tier: the sums of z and z^2 over the scores above a first t give their own threshold ---
@@ -164,8 +165,8 @@ struct Entmax15 : JoinsNothing {
 
   // Newton's method in double.
   static void square_weights(const double* x, int64_t count, double* y) {
-    double t = -2;
-    for (int round = 0; round < 100; ++round) {
+    double t = -2, step = 1;
+    for (int round = 0;; ++round) {
       double totals[2] = {};
       const Vec<double> threshold = splat(t);
       sum_terms<double>(count, totals, [&](int64_t i, Vec<double>* sums) {
@@ -173,12 +174,13 @@ struct Entmax15 : JoinsNothing {
         sums[0] += z;
         sums[1] = times_plus(z, z, sums[1]);
       });
-      const double step = (totals[1] - 2 * std::sqrt(totals[1])) / totals[0];
-      if (!(step > -t * 2 * rounding<double>)) break;
+      step = (totals[1] - 2 * std::sqrt(totals[1])) / totals[0];
+      if (!(step > -t * last_step<double>) || round == 100) break;
       t += step;
     }
+    // The last step is kept apart from t, where it would be rounded, which the weights of long rows would feel.
     for (int64_t k = 0; k < count; ++k) {
-      const double z = x[k] - t;
+      const double z = x[k] - t - step;
       y[k] = z > -t * 8 * rounding<double> ? z * z : 0;
     }
     normalise(y, count);
