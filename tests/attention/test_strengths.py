@@ -19,6 +19,7 @@ OMEGAS: dict[str, Any] = {
     "fusedmax-strong": lambda t: regmax.FusedLasso(lam=1 + t),  # not for the lane tier
     "oscarmax": lambda t: regmax.Oscar(lam=0.005 + 0.05 * t),
     "sqpnormmax": lambda t: regmax.SquaredPNorm(p=1.2 + 0.6 * t),
+    "entmax": lambda t: regmax.NegativeTsallisEntropy(alpha=1.1 + 0.8 * t),
 }
 SHAPES = {"scalar": (), "head": (4, 1, 1), "batch": (2, 1, 1, 1), "query": (4, 33, 1), "all": (2, 4, 33, 1)}
 
@@ -103,6 +104,18 @@ def test_gradients_of_everything_pass_gradcheck(name: str, fused_calls: list[str
     assert fused_calls
 
 
+def test_alpha_of_entmax_down_to_softmax(fused_calls: list[str]) -> None:
+    alpha = torch.tensor([1.0, 1.0 + 1e-7, 1.001, 1.5], dtype=torch.float64).reshape(4, 1, 1).requires_grad_()
+    inputs = draw(dtype=torch.float64)
+    out = regmax.attention(*inputs, mapping=regmax.NegativeTsallisEntropy(alpha=alpha))
+    wanted, _ = compose(*inputs, regmax.NegativeTsallisEntropy(alpha=alpha))
+    for found, grad in zip(
+        gradients(out, (*inputs, alpha)), gradients(wanted, (*inputs, alpha)), strict=True
+    ):
+        assert relative_error(found, grad) < 1e-8
+    assert fused_calls == ["entmax"]
+
+
 @pytest.mark.parametrize("name", ["sparsemax", "fusedmax", "oscarmax", "sqpnormmax"])
 def test_second_derivatives_of_everything(name: str, fused_calls: list[str]) -> None:
     q, k, v = draw(batch=(), heads=2, queries=3, keys=5, e=3, e_v=2, dtype=torch.float64)
@@ -156,7 +169,7 @@ def test_every_form_of_a_mapping_is_the_same_fused_call(kind: str, fused_calls: 
     assert fused_calls == ["fusedmax", "fusedmax"]
 
 
-@pytest.mark.parametrize("name", ["Sparsemax", "Fusedmax", "Oscarmax", "Sqpnormmax"])
+@pytest.mark.parametrize("name", ["Sparsemax", "Fusedmax", "Oscarmax", "Sqpnormmax", "Entmax"])
 def test_learnable_modules_are_fused(name: str, fused_calls: list[str]) -> None:
     module = getattr(regmax.nn, name)(learnable=True).double()
     inputs = draw(dtype=torch.float64)
