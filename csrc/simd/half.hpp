@@ -9,7 +9,7 @@
 namespace regmax::REGMAX_ISA {
 
 typedef uint16_t HalfNumbers __attribute__((vector_size(vector_bytes / 2)));  // lanes<float> of them
-typedef uint32_t FloatBits __attribute__((vector_size(vector_bytes)));
+typedef uint32_t WideBits __attribute__((vector_size(vector_bytes)));
 
 template <class To, class From>
 inline To same_bits(From from) {
@@ -19,15 +19,15 @@ inline To same_bits(From from) {
   return to;
 }
 
-inline FloatBits choose(FloatBits where, FloatBits a, FloatBits b) { return (a & where) | (b & ~where); }
+inline WideBits choose(WideBits where, WideBits a, WideBits b) { return (a & where) | (b & ~where); }
 
 struct Bfloat16 {
   static constexpr uint16_t infinity = 0x7f80;
 
-  static REGMAX_INLINE Vec<float> widened(FloatBits half) { return same_bits<Vec<float>>(half << 16); }
-  static REGMAX_INLINE FloatBits rounded(Vec<float> v) {
-    const FloatBits bits = same_bits<FloatBits>(v), nan = same_bits<FloatBits>(v != v);
-    return choose(nan, FloatBits{} + 0x7fc0, (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  static REGMAX_INLINE Vec<float> widened(WideBits half) { return same_bits<Vec<float>>(half << 16); }
+  static REGMAX_INLINE WideBits rounded(Vec<float> v) {
+    const WideBits bits = same_bits<WideBits>(v), nan = same_bits<WideBits>(v != v);
+    return choose(nan, WideBits{} + 0x7fc0, (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
   }
 };
 
@@ -35,21 +35,21 @@ struct Float16 {
   static constexpr uint16_t infinity = 0x7c00;
 
   // The exponent is rebased by a product with 2^112, which also normalises subnormal numbers.
-  static REGMAX_INLINE Vec<float> widened(FloatBits half) {
-    const FloatBits size = (half & 0x7fff) << 13, sign = (half & 0x8000) << 16;
-    const FloatBits special = same_bits<FloatBits>(size >= (FloatBits{} + (0x7c00u << 13)));
-    const FloatBits scaled = same_bits<FloatBits>(same_bits<Vec<float>>(size) * splat(0x1p112f));
+  static REGMAX_INLINE Vec<float> widened(WideBits half) {
+    const WideBits size = (half & 0x7fff) << 13, sign = (half & 0x8000) << 16;
+    const WideBits special = same_bits<WideBits>(size >= (WideBits{} + (0x7c00u << 13)));
+    const WideBits scaled = same_bits<WideBits>(same_bits<Vec<float>>(size) * splat(0x1p112f));
     return same_bits<Vec<float>>(choose(special, size | 0x7f800000, scaled) | sign);
   }
-  static REGMAX_INLINE FloatBits rounded(Vec<float> v) {
-    const FloatBits bits = same_bits<FloatBits>(v), sign = bits & 0x80000000, size = bits ^ sign;
-    const FloatBits normal = (size - (112u << 23) + 0xfff + (size >> 13 & 1)) >> 13;
+  static REGMAX_INLINE WideBits rounded(Vec<float> v) {
+    const WideBits bits = same_bits<WideBits>(v), sign = bits & 0x80000000, size = bits ^ sign;
+    const WideBits normal = (size - (112u << 23) + 0xfff + (size >> 13 & 1)) >> 13;
     // A sum with 1/2 rounds at the last bit of a subnormal number.
-    const FloatBits small = same_bits<FloatBits>(same_bits<Vec<float>>(size) + splat(0.5f)) - 0x3f000000;
-    const FloatBits is_small = same_bits<FloatBits>(size < (FloatBits{} + 0x38800000));
-    const FloatBits is_large = same_bits<FloatBits>(size >= (FloatBits{} + 0x47800000));
-    const FloatBits is_nan = same_bits<FloatBits>(size > (FloatBits{} + 0x7f800000));
-    const FloatBits large = choose(is_nan, FloatBits{} + 0x7e00, FloatBits{} + 0x7c00);
+    const WideBits small = same_bits<WideBits>(same_bits<Vec<float>>(size) + splat(0.5f)) - 0x3f000000;
+    const WideBits is_small = same_bits<WideBits>(size < (WideBits{} + 0x38800000));
+    const WideBits is_large = same_bits<WideBits>(size >= (WideBits{} + 0x47800000));
+    const WideBits is_nan = same_bits<WideBits>(size > (WideBits{} + 0x7f800000));
+    const WideBits large = choose(is_nan, WideBits{} + 0x7e00, WideBits{} + 0x7c00);
     return choose(is_large, large, choose(is_small, small, normal)) | sign >> 16;
   }
 };
@@ -60,12 +60,12 @@ inline void widen_numbers(const uint16_t* from, int64_t count, float* to) {
   int64_t i = 0;
   for (; i + lanes<float> <= count; i += lanes<float>) {
     std::memcpy(&half, from + i, sizeof half);
-    store<float>(to + i, Half::widened(__builtin_convertvector(half, FloatBits)));
+    store<float>(to + i, Half::widened(__builtin_convertvector(half, WideBits)));
   }
   if (i == count) return;
   half = HalfNumbers{};
   std::memcpy(&half, from + i, static_cast<std::size_t>(count - i) * sizeof(uint16_t));
-  store_some<float>(to + i, static_cast<int>(count - i), Half::widened(__builtin_convertvector(half, FloatBits)));
+  store_some<float>(to + i, static_cast<int>(count - i), Half::widened(__builtin_convertvector(half, WideBits)));
 }
 
 template <class Half>
