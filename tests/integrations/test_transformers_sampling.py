@@ -81,7 +81,7 @@ def test_greedy_search_is_unchanged() -> None:
         partial(regmax.fusedmax, lam=0.2),
         regmax.nn.Fusedmax(),
     ],
-    ids=str,
+    ids=["name", "name with strength", "regularizer", "function", "partial", "module"],
 )
 def test_mappings_that_depend_on_the_order_raise(mapping: Any) -> None:
     with pytest.raises(ValueError, match=r"does not depend on the order of the words. Got FusedLasso"):
