@@ -34,7 +34,7 @@ def simplex(n: int, d: int, seed: int = 1) -> np.ndarray:
 @EACH
 @pytest.mark.parametrize("gamma", [1.0, 0.4])
 def test_the_value_is_that_of_the_independent_solver(entry: Entry, gamma: float) -> None:
-    x, q = RNG.normal(size=(5, 6)), simplex(5, 6)
+    x, q = np.random.default_rng(5).normal(size=(5, 6)), simplex(5, 6)
     gammas = np.full(5, gamma)
     y = oracle.solve(entry.mapping, x, gammas, **entry.parameters).y
     best = oracle.objective(entry.mapping, x, y, gammas, **entry.parameters)

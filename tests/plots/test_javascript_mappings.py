@@ -98,7 +98,7 @@ def test_adversarial_rows_agree_but_for_the_last_bits(node: str, mapping: str) -
     """Every row: a weight that is zero in one is at most rounding in the other, and the same for differences.
 
     On these rows a true weight, or the true difference of two, is exactly zero, and the order of a sum decides whether
-    the computed one is. The core and the NumPy specification also differ in the last bits, in about as many rows.
+    the computed one is. The core and the NumPy specification decide such rows in exact arithmetic.
     """
     rows = random_rows(mapping, KINKS)
     differing = 0

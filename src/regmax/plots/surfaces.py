@@ -39,7 +39,7 @@ def mapping_surfaces(
 
     Example:
         >>> len(mapping_surfaces(points=11).axes)
-        5
+        6
     """
     omegas = at(STRENGTHS) if omegas is None else omegas
     figure = new_figure(3.1 * len(omegas), 3.2)
