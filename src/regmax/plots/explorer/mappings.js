@@ -89,18 +89,7 @@ function fusedmax(x, lam) {
   }
   const top = maximum(pooled);
   projectSimplex(pooled.map((z) => z - top)).forEach((weight, k) => (y[places[k]] = weight));
-  return normalised(withTies(y));
-}
-
-// Rounding may separate segments that just touch, and leave a trace of a weight that is zero: differences of a few
-// units in the last place count as none. The library decides these cases in exact arithmetic.
-function withTies(y) {
-  const least = 4 * Number.EPSILON;
-  for (let i = 0; i < y.length; ++i) {
-    if (y[i] <= least) y[i] = 0;
-    else if (i > 0 && Math.abs(y[i] - y[i - 1]) <= least) y[i] = y[i - 1];
-  }
-  return y;
+  return normalised(y);
 }
 
 // argmin 1/2 |z - x|^2 + lam sum |z_{i+1} - z_i|. The value of a group is the mean of its scores, pulled by lam
