@@ -30,6 +30,20 @@ REGMAX_INLINE Vec<T> as_numbers(IntVec<T> v) {
   return (Vec<T>)v;
 }
 
+// Sums and differences modulo 2^32 or 2^64: lanes whose result is not used may overflow.
+template <class T>
+struct Words {
+  typedef std::make_unsigned_t<Int<T>> type __attribute__((vector_size(vector_bytes)));
+};
+template <class T>
+REGMAX_INLINE IntVec<T> add_modulo(IntVec<T> a, IntVec<T> b) {
+  return (IntVec<T>)((typename Words<T>::type)a + (typename Words<T>::type)b);
+}
+template <class T>
+REGMAX_INLINE IntVec<T> subtract_modulo(IntVec<T> a, IntVec<T> b) {
+  return (IntVec<T>)((typename Words<T>::type)a - (typename Words<T>::type)b);
+}
+
 // 2^x for x <= 1, also where the result is subnormal. Every NaN gives a number: callers select it away.
 template <class T>
 REGMAX_INLINE Vec<T> exp2_of(Vec<T> x) {
@@ -41,7 +55,7 @@ REGMAX_INLINE Vec<T> exp2_of(Vec<T> x) {
   const Vec<T> shifted = x + splat(Bits::shifter), f = (x - (shifted - splat(Bits::shifter))) * splat(ln2);
   Vec<T> series = splat(T(1));
   for (int k = Bits::exp_terms; k > 0; --k) series = times_plus(series * f, splat(T(1) / T(k)), splat(T(1)));
-  const Vec<T> power = as_numbers<T>(as_integers<T>(series) + (as_integers<T>(shifted) << Bits::mantissa));
+  const Vec<T> power = as_numbers<T>(add_modulo<T>(as_integers<T>(series), as_integers<T>(shifted) << Bits::mantissa));
   return select(vanishes, Vec<T>{}, select(is_low, power * splat(down), power));
 }
 
@@ -53,8 +67,9 @@ REGMAX_INLINE Vec<T> log_of(Vec<T> x) {
   constexpr T ln2_low = Bits::is_float ? T(-2.12194440054690581e-4) : T(1.90821492927058770e-10);
   const IntVec<T> half_root = as_integers<T>(splat(T(0.70710678118654752440)));
   const IntVec<T> offset = IntVec<T>{} + ((Bits::bias + 1) << Bits::mantissa);  // keeps the shifted number positive
-  const IntVec<T> k = ((as_integers<T>(x) - half_root + offset) >> Bits::mantissa) - (Bits::bias + 1);
-  const Vec<T> f = as_numbers<T>(as_integers<T>(x) - (k << Bits::mantissa));  // in [sqrt(1/2), sqrt(2))
+  const IntVec<T> k = (add_modulo<T>(as_integers<T>(x), offset - half_root) >> Bits::mantissa) - (Bits::bias + 1);
+  const Vec<T> f =
+      as_numbers<T>(subtract_modulo<T>(as_integers<T>(x), k << Bits::mantissa));  // in [sqrt(1/2), sqrt(2))
   const Vec<T> exponent = as_numbers<T>(as_integers<T>(splat(Bits::shifter)) + k) - splat(Bits::shifter);
   // ln f = 2 atanh t, written as h - t (h - rest) with h = f - 1, which is exact.
   const Vec<T> h = f - splat(T(1)), t = h / (h + splat(T(2))), square = t * t;
