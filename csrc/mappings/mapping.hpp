@@ -8,18 +8,23 @@
 //   is_sparsemax(theta)      whether this strength has no effect
 //   map(row, theta)          scalar tier: any row of finite scores
 //   multiply(row, theta, w)  scalar tier and attention: J v on the compacted support
-//   strength_grad(row, theta, w), gamma_grad(row, theta, w)   gradients of the strengths (products.hpp)
+//   strength_grad, gamma_grad  gradients of the strengths, from J v (products.hpp)
 //
 // and, if on_simplex:
 //
-//   omega(row, theta, d, w)  Omega of the weights, d of which positions are kept, and its derivative in theta
+//   omega(row, theta, d, w)  Omega of the weights of d kept positions, and its derivative in theta
+//   is_constant(row)         whether J is zero
+//
 //   fits_lanes(theta)        whether the lane tier is accurate with this strength
-//   Lanes<T>                 lane tier: cut, add_row (false: leave the row), solve (returns unreliable
-//   lanes), joined whole<T>, whole_first    whole-row tier: its kind, and the row length up to which it
-//   precedes the lane tier Moments<T>, Segments<T>  the solver of that kind Product                  J v as
-//   sums over the support (products.hpp) fits_products(theta, has_joined), product_whole_first   the same
-//   choices for Jacobian products average_lanes, average_few, multiply_whole              group means, if
-//   weights are joined is_constant(row)         whether J is zero
+//   Lanes<T>                 cut and row_cut; add_row (false: leave the row); solve (returns unreliable lanes); joined
+//
+//   whole<T>                 the kind of whole-row tier
+//   whole_first              the row length up to which it precedes the lane tier
+//   Moments<T>, Segments<T>  the solver of that kind
+//
+//   Product                  J v as sums over the support (products.hpp)
+//   fits_products(theta, has_joined), product_whole_first      the choice of tier for Jacobian products
+//   average_lanes, average_few, multiply_whole                 group means, if weights are joined
 #pragma once
 
 #include <cstdint>
