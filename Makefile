@@ -4,6 +4,7 @@ VENV := .venv
 INSTALLED := $(VENV)/.installed
 # `regmax.compat` must pass this archive's tests.
 PAPERS_CODE := $(VENV)/torchsparseattn-0.2.tar.gz
+FRAMEWORKS := $(VENV)/.frameworks
 SOURCES := $(shell find csrc -name '*.h' -o -name '*.hpp' -o -name '*.cpp')
 CORE := CMakeLists.txt $(SOURCES)
 # The editable install records the packages: a new one requires a new install.
@@ -18,16 +19,19 @@ export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench docs site coverage sanitize arm clean
+.PHONY: help demo test test-frameworks lint format bench docs site coverage sanitize arm clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 demo: $(INSTALLED) ## one sentence under every mapping, then a model trained with each: tables and a report page
 	regmax demo
 
 test: lint $(PAPERS_CODE) site ## all checks, all tests, all doctests
-	pytest -q -n 2
+	pytest -q -n 2 --ignore=tests/frameworks
+
+test-frameworks: $(FRAMEWORKS) ## the tests of JAX, ONNX and Triton, which it installs
+	pytest -q -n 2 tests/frameworks
 
 lint: $(INSTALLED) ## formatting, lint, types and the direction of imports and includes
 	ruff format --check --output-format concise .
@@ -96,6 +100,10 @@ $(INSTALLED): pyproject.toml constraints.txt $(CORE) $(PACKAGES)
 	python -m pip install --quiet -c constraints.txt scikit-build-core cmake ninja
 	python -m pip install --quiet -c constraints.txt --no-build-isolation --editable '.[dev]'
 	python -c 'from regmax.kernels import native; native.available() or exit("regmax: the native core was not built")'
+	touch $@
+
+$(FRAMEWORKS): $(INSTALLED)
+	python -m pip install --quiet -c constraints.txt --no-build-isolation --editable '.[frameworks]'
 	touch $@
 
 # pip builds the archive's metadata, for which this one needs Cython.
