@@ -1,127 +1,49 @@
-// entmax: y = (a x - tau)_+^(1/a), a = alpha - 1 in [0, 1], with the tau that makes it sum to one.
-//
-// With x relative to its maximum, m = -tau and r = (1 + a x / m)_+^(1/a), which is exp(x / m) at a = 0, the weights
-// are y = r / S, S = sum r, and m is the root of F(m) = m S^a = 1. No digit cancels for alpha near 1. F is a norm of
-// an affine function, hence convex, and F(1) >= 1: Newton's steps
-//
-//     m <- m (1 - (1 - 1/F) S / C),   C = sum r^(1-a),
-//
-// decrease to the root. A subset of the scores has a smaller F and a larger root: it gives an upper bound of m, and
-// scores at or below -m / a have no weight.
+// entmax in one row at a time for any alpha, and for alpha = 1.5 with squares in place of powers.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
 #include "algorithms/lane_simplex.hpp"
-#include "simd/exp2_log2.hpp"
-#include "simd/reduce.hpp"
+#include "algorithms/powers.hpp"
 
 namespace regmax::REGMAX_ISA {
-
-// r^(1-a) in `power`, and r; zero outside the support. `rate` is a / m and `exponent` 1/a - 1.
-template <class T>
-REGMAX_INLINE Vec<T> tsallis_ratio(Vec<T> x, Vec<T> rate, Vec<T> exponent, Vec<T>* power) {
-  const Vec<T> share = -x * rate, w = splat(T(1)) - share;
-  const Where<T> inside = greater(w, splat(8 * rounding<T>));  // at the threshold up to rounding: no weight
-  const Vec<T> safe = select(inside, w, splat(T(1))), lost = select(inside, share, Vec<T>{});
-  const Vec<T> log_w = log_one_minus<T>(lost, safe) * splat(T(log2_e));
-  *power = select(inside, exp2_of<T>(exponent * log_w), Vec<T>{});
-  return *power * safe;
-}
 
 // Newton's convergence is quadratic: the step after a relative step below this one is below rounding.
 template <class T>
 constexpr T last_step = sizeof(T) == sizeof(float) ? T(2e-5) : T(1e-9);
 
-// --- One row ---
-
-struct TsallisSums {
-  double s, c;
-};
-
-// r of all scores, written to y, and the sums S and C.
-template <class T>
-inline TsallisSums tsallis_sums(const T* x, int64_t count, double m, double a, T* y) {
-  const Vec<T> rate = splat(static_cast<T>(a / m)), exponent = splat(static_cast<T>(1 / a - 1));
-  double totals[2] = {};
-  sum_terms<T>(count, totals, [&](int64_t i, Vec<T>* sums) {
-    Vec<T> power;
-    const Vec<T> r = tsallis_ratio<T>(load_left(x + i, count - i, nothing<T>), rate, exponent, &power);
-    store_left<T>(y + i, count - i, r);
-    sums[0] += r;
-    sums[1] += power;
-  });
-  return {totals[0], totals[1]};
-}
-
-// Newton's relative step down from m; negative only by rounding.
-inline double tsallis_step(double m, double a, const TsallisSums& sums) {
-  return -std::expm1(-(std::log(m) + a * std::log(sums.s))) * sums.s / sums.c;
-}
-
-// The weights r and their sum, for scores relative to their maximum; 0 < a < 1.
-template <class T>
-inline double tsallis_weights(const T* x, int64_t count, double m, double a, T* y) {
-  double step = 1;
+// The terms r, and their sum, for scores relative to their maximum; 0 < a < 1. F is convex (powers.hpp): from m = 1 the
+// steps m (1 - 1/F) S / C decrease to the root.
+inline double tsallis_weights(const double* x, int64_t count, double a, double* r) {
+  double m = 1, step = 1;
+  const Vec<double> exponent = splat(1 / a - 1);
   for (int round = 0;; ++round) {
-    const TsallisSums sums = tsallis_sums<T>(x, count, m, a, y);
-    if (step < static_cast<double>(last_step<T>) || round == 100) return sums.s;
-    step = tsallis_step(m, a, sums);
-    if (step <= 4 * static_cast<double>(rounding<T>)) return sums.s;
+    const Vec<double> rate = splat(a / m);
+    double sums[2] = {};
+    sum_terms<double>(count, sums, [&](int64_t i, Vec<double>* part) {
+      const PowerTerms<double> terms =
+          power_terms<double>(load_left(x + i, count - i, nothing<double>), rate, exponent);
+      store_left<double>(r + i, count - i, terms.r);
+      part[0] += terms.r;
+      part[1] += terms.power;
+    });
+    if (step < last_step<double> || round == 100) return sums[0];
+    step = -std::expm1(-(std::log(m) + a * std::log(sums[0]))) * sums[0] / sums[1];
+    if (step <= 4 * rounding<double>) return sums[0];  // negative only by rounding
     m *= 1 - step;
   }
 }
 
 // exp(x) and its sum: the weights at a = 0.
-template <class T>
-inline double exponential_weights(const T* x, int64_t count, T* y) {
+inline double exponential_weights(const double* x, int64_t count, double* y) {
   double totals[1] = {};
-  sum_terms<T>(count, totals, [&](int64_t i, Vec<T>* sums) {
-    const Vec<T> r = exp2_of<T>(load_left(x + i, count - i, nothing<T>) * splat(T(log2_e)));
-    store_left<T>(y + i, count - i, r);
+  sum_terms<double>(count, totals, [&](int64_t i, Vec<double>* sums) {
+    const Vec<double> r = exp2_of<double>(load_left(x + i, count - i, nothing<double>) * splat(log2_e));
+    store_left<double>(y + i, count - i, r);
     sums[0] += r;
   });
   return totals[0];
-}
-
-// y^power of positive weights.
-template <class T>
-REGMAX_INLINE Vec<T> power_of(Vec<T> y, Vec<T> power) {
-  return exp2_of<T>(log_of<T>(y) * splat(T(log2_e)) * power);
-}
-
-// --- One row per lane ---
-
-template <class T>
-struct LaneTsallis {
-  Vec<T> a, exponent;  // alpha - 1, and 1 / a - 1
-};
-
-// Moves m to the root, or towards it for the given number of rounds, and writes r to y unless it is nullptr. Returns
-// the lanes that did not settle; `sum` is S.
-template <class T>
-inline uint32_t lane_tsallis_root(const Vec<T>* x, int count, int rounds, const LaneTsallis<T>& p, Vec<T>* m, Vec<T>* y,
-                                  Vec<T>* sum) {
-  const Vec<T> one = splat(T(1)), tolerance = splat(last_step<T>);
-  Where<T> moving = equal(one, one);
-  for (int round = 0;; ++round) {
-    Vec<T> s[unrolled] = {}, c[unrolled] = {};
-    const Vec<T> rate = p.a / *m;
-    for_columns(count, [&](int k, int j) {
-      Vec<T> power;
-      const Vec<T> r = tsallis_ratio<T>(x[k], rate, p.exponent, &power);
-      if (y) y[k] = r;
-      s[j] += r;
-      c[j] += power;
-    });
-    *sum = total<T>(s);
-    if (!bits(moving) || round == rounds) return bits(moving);
-    const Vec<T> log_f = log_of<T>(*m) + p.a * log_of<T>(*sum);
-    const Vec<T> step = (one - exp2_of<T>(log_f * splat(T(-log2_e)))) * *sum / total<T>(c);
-    *m = select(moving, *m * (one - step), *m);
-    moving = moving & greater(larger(step, -step), tolerance);
-  }
 }
 
 // --- alpha = 1.5, with squares: z = (x - t)_+ = 2 (m + x / 2)_+, y = z^2 / 4 and S_2 = sum z^2 = 4. Newton's step for

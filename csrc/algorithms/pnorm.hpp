@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "algorithms/powers.hpp"
 #include "algorithms/simplex.hpp"
 
 namespace regmax::REGMAX_ISA {
@@ -31,13 +32,34 @@ struct CarefulSum {
   }
 };
 
-struct PowerSums {
+struct PnormSums {
   double log_g, slope;  // log g and s at one Z
+
+  // The logarithm of a product near 1 has more digits than a sum of large logarithms.
+  PnormSums(double largest, double a, double b, double c, double p) {
+    const double q = p / (p - 1);
+    log_g = std::log(largest * a * std::pow(b, (2 - q) / q));
+    slope = (q - 1) * c / a + (2 - q) * a / b;
+  }
 };
 
 // The powers w^(q-1), written to `powers`, and their sums, at Z; x relative to its maximum, all above -1.
-inline PowerSums power_sums(const double* x, int64_t m, double largest, double p, double* powers) {
-  const double q = p / (p - 1), exponent = 1 / (p - 1);  // q - 1, of which a large q would have fewer digits
+inline PnormSums pnorm_sums(const double* x, int64_t m, double largest, double p, double* powers) {
+  const Vec<double> rate = splat(1 / largest), exponent = splat(1 / (p - 1) - 1);
+  double sums[3] = {};
+  sum_terms<double>(m, sums, [&](int64_t i, Vec<double>* part) {
+    const PowerTerms<double> terms = power_terms<double>(load_left(x + i, m - i, nothing<double>), rate, exponent);
+    store_left<double>(powers + i, m - i, terms.r);
+    part[0] += terms.r;
+    part[1] += terms.rw;
+    part[2] += terms.power;
+  });
+  return {largest, sums[0], sums[1], sums[2], p};
+}
+
+// The same to the last digits, which float64 weights need.
+inline PnormSums accurate_pnorm_sums(const double* x, int64_t m, double largest, double p, double* powers) {
+  const double exponent = 1 / (p - 1);  // q - 1, of which a large q would have fewer digits
   CarefulSum a, b;
   double c = 0;
   for (int64_t i = 0; i < m; ++i) {
@@ -50,9 +72,7 @@ inline PowerSums power_sums(const double* x, int64_t m, double largest, double p
     b.add(powers[i] * w);
     c += powers[i] / w;
   }
-  // The logarithm of a product near 1, which has more digits than a sum of large logarithms.
-  const double log_g = std::log(largest * a.total * std::pow(b.total, (2 - q) / q));
-  return {log_g, (q - 1) * c / a.total + (2 - q) * a.total / b.total};
+  return {largest, a.total, b.total, c, p};
 }
 
 // log Z by Newton's method; evaluate(u) gives the sums at log Z = u. A step that leaves the bracket, or is
@@ -65,22 +85,29 @@ inline double find_log_largest(int64_t m, double q, const Evaluate& evaluate) {
   double low = -2 / q * std::log(static_cast<double>(m)) - slack, high = 0;
   double u = high, step = HUGE_VAL;
   for (int round = 0; round < 200; ++round) {
-    const PowerSums sums = evaluate(u);
+    const PnormSums sums = evaluate(u);
     (sums.log_g > 0 ? high : low) = u;
     const double newton = -sums.log_g / sums.slope;
     const bool trusted = u + newton >= low && u + newton <= high && std::fabs(newton) < std::fabs(step) / 2;
     step = trusted ? newton : (low + high) / 2 - u;
     u += step;
-    if (std::fabs(step) <= 1e-15) break;
+    if (std::fabs(step) <= (trusted ? 1e-9 : 1e-15)) break;  // Newton's convergence is quadratic
   }
   return u;
 }
 
 // The weights of m scores, relative to their maximum and above -1; lower scores have none.
+template <class T>
 inline void sqpnorm_weights(const double* x, int64_t m, double p, double* y) {
   const double q = p / (p - 1);
-  const auto evaluate = [&](double u) { return power_sums(x, m, std::exp(u), p, y); };
-  evaluate(find_log_largest(m, q, evaluate));
+  double u = find_log_largest(m, q, [&](double at) { return pnorm_sums(x, m, std::exp(at), p, y); });
+  if (sizeof(T) == sizeof(double)) {
+    const PnormSums sums = accurate_pnorm_sums(x, m, std::exp(u), p, y);
+    u -= sums.log_g / sums.slope;
+    accurate_pnorm_sums(x, m, std::exp(u), p, y);
+  } else {
+    pnorm_sums(x, m, std::exp(u), p, y);
+  }
   CarefulSum sum;
   for (int64_t i = 0; i < m; ++i) sum.add(y[i]);
   for (int64_t i = 0; i < m; ++i) y[i] /= sum.total;

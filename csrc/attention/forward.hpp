@@ -129,7 +129,7 @@ class ForwardBlock {
       const uint32_t rows = fill_group(first, out);
       uint32_t fast = 0;
       for (int r = 0; r < lanes<T> && first + r < block_.rows; ++r)
-        fast |= static_cast<uint32_t>(Mapping::fits_lanes(theta_of(call_, block_.row(call_) + first + r))) << r;
+        fast |= static_cast<uint32_t>(Mapping::fits_vectors(theta_of(call_, block_.row(call_) + first + r))) << r;
       cascade.run(out.group, rows & fast, rows & ~fast, out);
     }
     costly_rows_ = cascade.costly_rows();

@@ -1,5 +1,5 @@
-// entmax: y = ((alpha - 1) x - tau)_+^(1 / (alpha - 1)), 1 <= alpha <= 2 (algorithms/entmax.hpp). Entmax15 is alpha =
-// 1.5, with squares in place of powers, in every tier; Entmax is any other alpha, and one alpha per row.
+// entmax: y = ((alpha - 1) x - tau)_+^(1 / (alpha - 1)), 1 <= alpha <= 2. Entmax15 is alpha = 1.5, with squares in
+// place of powers (algorithms/entmax.hpp); Entmax is any other alpha, and one alpha per row (algorithms/powers.hpp).
 //
 // The cut. The row's maxima by lane are a subset of its scores, whose threshold is a lower bound of the row's; Newton's
 // steps approach it from below.
@@ -9,18 +9,19 @@
 #include <cstdint>
 
 #include "algorithms/entmax.hpp"
+#include "algorithms/powers.hpp"
 #include "mappings/products.hpp"
 
 namespace regmax::REGMAX_ISA {
 
-// J v = s (v - <s, v> / sum s), s = y^(1/2).
-struct RootProduct {
+// J v = s (v - <s, v> / sum s), s = y^(2 - alpha).
+struct TsallisProduct {
   static constexpr int sums = 2, factors = 2;
   static constexpr bool reads_weights = true;
 
   template <class T>
-  static REGMAX_INLINE Vec<T> root(Vec<T> y) {
-    return nearly_square_root(y);
+  static REGMAX_INLINE Vec<T> root(Vec<T> y, Vec<T> alpha) {
+    return positive_power<T>(y, splat(T(2)) - alpha);
   }
   template <class T>
   static REGMAX_INLINE void add(Where<T> supported, Vec<T>, Vec<T> root, Vec<T> v, Vec<T>* s) {
@@ -28,36 +29,23 @@ struct RootProduct {
     s[1] = times_plus(root, select(supported, v, Vec<T>{}), s[1]);
   }
   template <class V>
-  static REGMAX_INLINE void find_factors(const V* s, V, V scale, V* f) {
+  static REGMAX_INLINE void find_factors(const V* s, V, V scale, V, V* f) {
     f[0] = scale;
     f[1] = -scale * (s[1] / s[0]);
   }
   template <class V>
-  static REGMAX_INLINE V multiply(V root, V v, const V* f) {
+  static REGMAX_INLINE V multiply(V, V root, V v, const V* f) {
     return root * times_plus(f[0], v, f[1]);
   }
 };
 
-// J v = s (v - <s, v> / sum s), s = y^(2 - alpha), of a compacted row.
-template <class T>
-inline void multiply_by_powers(const CompactedRow<T>& row, double alpha, T* s) {
-  const Vec<T> power = splat(static_cast<T>(2 - alpha));
-  const bool is_softmax = alpha == 1;
-  double sums[2] = {};
-  sum_terms<T>(row.m, sums, [&](int64_t i, Vec<T>* part) {
-    const Vec<T> y = load_left(row.y + i, row.m - i, T(1)), v = load_left(row.v + i, row.m - i, T(0));
-    Vec<T> si = is_softmax ? y : power_of<T>(y, power);
-    if (row.m - i < lanes<T>) si = select(from_bits<T>((1u << (row.m - i)) - 1), si, Vec<T>{});
-    store<T>(s + i, si);
-    part[0] += si;
-    part[1] = times_plus(si, v, part[1]);
-  });
-  const Vec<T> mean = splat(static_cast<T>(sums[1] / sums[0]));
-  for (int64_t i = 0; i < row.m; i += lanes<T>) {
-    const Vec<T> v = load_left(row.v + i, row.m - i, T(0));
-    store_left<T>(row.v + i, row.m - i, load(s + i) * (v - mean));
+// The same for alpha = 1.5.
+struct RootProduct : TsallisProduct {
+  template <class T>
+  static REGMAX_INLINE Vec<T> root(Vec<T> y, Vec<T>) {
+    return nearly_square_root(y);
   }
-}
+};
 
 // With a = alpha - 1, up to a constant grad Omega(y) = (y^a - 1) / a, which is log y at a = 0; its derivative in alpha
 // is log(y)^2 h(a log y), h(t) = d/dt (exp(t) - 1) / t. Omega(y) = sum y (y^a - 1) / (alpha a).
@@ -95,7 +83,7 @@ struct Entmax15 : JoinsNothing {
   static bool is_sparsemax(double alpha) { return alpha == 2; }
 
   // --- Lane tier ---
-  static bool fits_lanes(double) { return true; }
+  static bool fits_vectors(double) { return true; }
 
   template <class T>
   struct Lanes : PlainLanes<T> {
@@ -192,8 +180,8 @@ struct Entmax15 : JoinsNothing {
   static bool fits_products(double, bool) { return true; }
 
   template <class T>
-  static void multiply(const CompactedRow<T>& row, double, Workspace&) {
-    multiply_compacted<T, Product>(row);
+  static void multiply(const CompactedRow<T>& row, double alpha, Workspace&) {
+    multiply_compacted<T, Product>(row, alpha);
   }
 
   // --- Gradients of strengths ---
@@ -213,46 +201,17 @@ struct Entmax15 : JoinsNothing {
 };
 
 struct Entmax : Entmax15 {
-  // --- Lane tier: nearer to 1 few rows have few candidates ---
-  static bool fits_lanes(double alpha) { return alpha >= 1.02 && alpha < 2; }
+  using Squares = Entmax15;  // serves alpha = 1.5
+  static constexpr double squares = 1.5;
 
+  // Nearer to 1, the weights of float32 rows reach its subnormal numbers.
+  static bool fits_vectors(double alpha) { return alpha >= 1.02 && alpha < 2; }
+
+  // --- Whole-row tier ---
   template <class T>
-  struct Lanes : PlainLanes<T> {
-    Vec<T> cut(const Vec<T>* maxima, const LaneProblem<T>& p) {
-      const Vec<T> one = splat(T(1));
-      // Rows that do not fit keep any alpha: what it gives is not used.
-      const Vec<T> alpha = larger(smaller(p.theta, splat(T(2))), splat(T(1.02)));
-      powers_.a = alpha - one;
-      powers_.exponent = one / powers_.a - one;
-      Vec<T> sum;
-      start_ = one;
-      lane_tsallis_root<T>(maxima, lanes<T>, 2, powers_, &start_, static_cast<Vec<T>*>(nullptr), &sum);
-      start_ = smaller(start_ * splat(1 + 32 * rounding<T>), one);
-      return -start_ / powers_.a;
-    }
-    // A row's alpha decides how it is solved, not that of the other rows in its group.
-    uint32_t solve(LaneProblem<T>& p, Vec<T>* y) {
-      const Where<T> squares = equal(p.theta, splat(T(1.5)));
-      const uint32_t by_squares = bits(squares);
-      if (by_squares == all_lanes<T>) return solve_squares(p, y);
-      Vec<T> m = start_, sum;
-      const uint32_t unsettled = lane_tsallis_root<T>(p.x, p.count, 24, powers_, &m, y, &sum);
-      for (int k = 0; k < p.count; ++k) y[k] /= sum;
-      if (!by_squares) return unsettled;
-      Vec<T> other[max_candidates];
-      const uint32_t unsettled_squares = solve_squares(p, other);
-      for (int k = 0; k < p.count; ++k) y[k] = select(squares, other[k], y[k]);
-      return (unsettled & ~by_squares) | (unsettled_squares & by_squares);
-    }
-
-   private:
-    LaneTsallis<T> powers_;
-    Vec<T> start_;  // an upper bound of m, from the maxima
-  };
-
+  static constexpr Whole whole = Whole::by_powers;
   template <class T>
-  static constexpr Whole whole = Whole::no;
-  static constexpr int64_t whole_first = 0;
+  using Powers = TsallisPowers<T>;
 
   // --- Scalar tier: the powers are vectorised within the row ---
   template <class T>
@@ -260,43 +219,23 @@ struct Entmax : Entmax15 {
     if (alpha == 2) return row.map_sparsemax();
     if (alpha == 1.5) return Entmax15::map(row, alpha);
     const double a = alpha - 1;
-    const double m = a > 0 ? subset_root(row, a) : 1;
     // No weight exceeds exp(x), and exp(-800) underflows.
-    const double bound = -m / larger(a, 1.0 / 800) * (1 + 32 * rounding<T>);
-    row.choose_above(bound);
-    T *const x = static_cast<T*>(row.w.copies), *const y = x + row.w.copy_stride;
-    for (int64_t k = 0; k < row.count; ++k) x[k] = static_cast<T>(row.w.x[k]);
-    const double sum = a > 0 ? tsallis_weights<T>(x, row.count, m, a, y) : exponential_weights<T>(x, row.count, y);
-    for (int64_t k = 0; k < row.count; ++k) row.w.y[k] = static_cast<double>(y[k]) / sum;
-  }
-
-  // An upper bound of m, from the row's maxima by lane.
-  template <class T>
-  static double subset_root(const ScalarRow<T>& row, double a) {
-    T maxima[lanes<T>], weights[lanes<T>];
-    store<T>(maxima, lane_maxima(row.x, row.m));
-    for (T& x : maxima) {
-      const double relative = (static_cast<double>(x) - static_cast<double>(row.top)) / row.gamma;
-      x = static_cast<T>(larger(relative, static_cast<double>(nothing<T>)));
-    }
-    double m = 1;
-    for (int round = 0; round < 4; ++round) {
-      const double step = tsallis_step(m, a, tsallis_sums<T>(maxima, lanes<T>, m, a, weights));
-      if (step <= 64 * static_cast<double>(rounding<T>)) break;
-      m *= 1 - step;
-    }
-    return m;
+    row.choose_above(-1 / larger(a, 1.0 / 800));
+    const double sum =
+        a > 0 ? tsallis_weights(row.w.x, row.count, a, row.w.y) : exponential_weights(row.w.x, row.count, row.w.y);
+    for (int64_t k = 0; k < row.count; ++k) row.w.y[k] /= sum;
   }
 
   // --- Jacobian product ---
-  static constexpr int64_t product_whole_first = 0;
-  static bool fits_products(double, bool) { return false; }
+  using Product = TsallisProduct;
+  static constexpr int64_t product_whole_first = whole_first_power_product;
+  static bool fits_products(double alpha, bool) { return alpha != 2; }
 
   template <class T>
   static void multiply(const CompactedRow<T>& row, double alpha, Workspace& w) {
-    if (alpha == 1.5) return multiply_compacted<T, RootProduct>(row);
-    if (alpha == 2) return multiply_compacted<T, CentredProduct>(row);
-    multiply_by_powers<T>(row, alpha, static_cast<T*>(w.copies));
+    if (alpha == 1.5) return multiply_compacted<T, RootProduct>(row, alpha);
+    if (alpha == 2) return multiply_compacted<T, CentredProduct>(row, alpha);
+    multiply_compacted<T, TsallisProduct>(row, alpha, static_cast<T*>(w.copies));
   }
 };
 

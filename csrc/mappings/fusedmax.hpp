@@ -26,7 +26,7 @@ struct Fusedmax : HasLam {
   static constexpr Joins joins = Joins::neighbours;
 
   // --- Lane tier ---
-  static bool fits_lanes(double lam) { return lam <= 1; }  // arithmetic in T stays as accurate as the scores
+  static bool fits_vectors(double lam) { return lam <= 1; }  // arithmetic in T stays as accurate as the scores
 
   template <class T>
   class Lanes {

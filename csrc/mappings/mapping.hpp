@@ -15,12 +15,13 @@
 //   omega(row, theta, d, w)  Omega of the weights of d kept positions, and its derivative in theta
 //   is_constant(row)         whether J is zero
 //
-//   fits_lanes(theta)        whether the lane tier is accurate with this strength
+//   fits_vectors(theta)      whether the vector tiers are accurate with this strength
 //   Lanes<T>                 cut and row_cut; add_row (false: leave the row); solve (returns unreliable lanes); joined
 //
 //   whole<T>                 the kind of whole-row tier
 //   whole_first              the row length up to which it precedes the lane tier
-//   Moments<T>, Segments<T>  the solver of that kind
+//   Moments<T>, Segments<T>, Powers<T>  the solver of that kind; by_powers has no lane tier
+//   Squares, squares         with Powers: the mapping that serves one strength, and that strength
 //
 //   Product                  J v as sums over the support (products.hpp)
 //   fits_products(theta, has_joined), product_whole_first      the choice of tier for Jacobian products
@@ -63,6 +64,12 @@ inline int32_t with_kernel(int32_t kernel, const Use& use) {
   return REGMAX_BAD_ARGUMENT;
 }
 
+// Whether one strength has a faster mapping.
+template <class Mapping, class = void>
+constexpr bool has_squares = false;
+template <class Mapping>
+constexpr bool has_squares<Mapping, std::void_t<typename Mapping::Squares>> = true;
+
 // The same after checking the strengths; a strength without effect makes a mapping sparsemax, which is the
 // fastest, unless the strength is learned. `thetas` holds n strengths, or is nullptr and `theta` serves all
 // rows.
@@ -76,8 +83,8 @@ inline int32_t with_mapping(int32_t kernel, double theta, const double* thetas, 
       if (!Mapping::accepts(thetas[i])) return int32_t{REGMAX_BAD_ARGUMENT};
     }
     if (!thetas && !learned && Mapping::is_sparsemax(theta)) return use(Sparsemax());
-    if constexpr (std::is_same_v<Mapping, Entmax>) {
-      if (!thetas && theta == 1.5) return use(Entmax15());
+    if constexpr (has_squares<Mapping>) {
+      if (!thetas && theta == Mapping::squares) return use(typename Mapping::Squares());
     }
     return use(mapping);
   });

@@ -21,7 +21,7 @@ struct Oscarmax : HasLam {
   static constexpr Joins joins = Joins::anywhere;
 
   // --- Lane tier ---
-  static bool fits_lanes(double lam) { return lam <= 0.125; }  // arithmetic in T stays as accurate as the scores
+  static bool fits_vectors(double lam) { return lam <= 0.125; }  // arithmetic in T stays as accurate as the scores
 
   template <class T>
   class Lanes {

@@ -15,9 +15,9 @@ struct CentredProduct {
   static constexpr int sums = 1, factors = 2;
   static constexpr bool reads_weights = false;
 
-  // The function of a weight that the terms need; it is computed once per weight.
+  // The function of a weight and of the strength that the terms need; it is computed once per weight.
   template <class T>
-  static REGMAX_INLINE Vec<T> root(Vec<T> y) {
+  static REGMAX_INLINE Vec<T> root(Vec<T> y, Vec<T>) {
     return y;
   }
   // Adds a vector's terms; v may be anything off the support.
@@ -26,37 +26,41 @@ struct CentredProduct {
     s[0] = add_where(supported, s[0], v);
   }
   // The factors of a row (V is double), or of one row per lane, from the sums and the size of the support; the
-  // product is multiplied by `scale`, 1 / gamma.
+  // product is multiplied by `scale`, 1 / gamma. The last argument but one is the strength.
   template <class V>
-  static REGMAX_INLINE void find_factors(const V* s, V count, V scale, V* f) {
+  static REGMAX_INLINE void find_factors(const V* s, V count, V scale, V, V* f) {
     f[0] = scale;
     f[1] = -scale * (s[0] / count);
   }
-  // J v at one position of the support.
+  // J v at one position of the support, from the weight and its root.
   template <class V>
-  static REGMAX_INLINE V multiply(V, V v, const V* f) {
+  static REGMAX_INLINE V multiply(V, V, V v, const V* f) {
     return times_plus(f[0], v, f[1]);
   }
 };
 
-// Applies a Product to a compacted row, in T, with sums in double.
+// Applies a Product to a compacted row, in T, with sums in double. Roots that cost more than memory are kept in
+// `roots`.
 template <class T, class Product>
-inline void multiply_compacted(const CompactedRow<T>& row) {
+inline void multiply_compacted(const CompactedRow<T>& row, double theta, T* roots = nullptr) {
   const T* const y = row.y;
   T* const v = row.v;
   const int64_t m = row.m;
   const Where<T> all = from_bits<T>(all_lanes<T>);
+  const Vec<T> strength = splat(static_cast<T>(theta));
   double sums[Product::sums] = {}, factors[Product::factors];
   sum_terms<T>(m, sums, [&](int64_t i, Vec<T>* s) {
-    const Vec<T> yi = load_left(y + i, m - i, T(0));
-    Product::template add<T>(all, yi, Product::template root<T>(yi), load_left(v + i, m - i, T(0)), s);
+    const Vec<T> yi = load_left(y + i, m - i, T(0)), root = Product::template root<T>(yi, strength);
+    if (roots) store<T>(roots + i, root);
+    Product::template add<T>(all, yi, root, load_left(v + i, m - i, T(0)), s);
   });
-  Product::find_factors(sums, static_cast<double>(m), 1.0, factors);
+  Product::find_factors(sums, static_cast<double>(m), 1.0, theta, factors);
   Vec<T> f[Product::factors];
   for (int k = 0; k < Product::factors; ++k) f[k] = splat(static_cast<T>(factors[k]));
   for (int64_t i = 0; i < m; i += lanes<T>) {
-    const Vec<T> root = Product::template root<T>(load_left(y + i, m - i, T(0)));
-    store_left<T>(v + i, m - i, Product::multiply(root, load_left(v + i, m - i, T(0)), f));
+    const Vec<T> yi = load_left(y + i, m - i, T(0));
+    const Vec<T> root = roots ? load(roots + i) : Product::template root<T>(yi, strength);
+    store_left<T>(v + i, m - i, Product::multiply(yi, root, load_left(v + i, m - i, T(0)), f));
   }
 }
 

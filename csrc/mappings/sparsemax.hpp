@@ -17,7 +17,7 @@ struct Sparsemax : JoinsNothing {
   static bool is_sparsemax(double) { return true; }
 
   // --- Lane tier ---
-  static bool fits_lanes(double) { return true; }
+  static bool fits_vectors(double) { return true; }
 
   template <class T>
   struct Lanes : PlainLanes<T> {
@@ -66,8 +66,8 @@ struct Sparsemax : JoinsNothing {
   static bool fits_products(double, bool) { return true; }
 
   template <class T>
-  static void multiply(const CompactedRow<T>& row, double, Workspace&) {
-    multiply_compacted<T, Product>(row);
+  static void multiply(const CompactedRow<T>& row, double theta, Workspace&) {
+    multiply_compacted<T, Product>(row, theta);
   }
 
   // --- Gradients of strengths ---

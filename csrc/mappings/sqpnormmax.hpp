@@ -1,5 +1,5 @@
-// sqpnormmax: y = argmin over the simplex of 1/2 |y|_p^2 - <x, y>, 1 < p <= 2 (algorithms/pnorm.hpp). p
-// = 1.5, with integer powers, has SIMD tiers; every other p is solved row by row.
+// sqpnormmax: y = argmin over the simplex of 1/2 |y|_p^2 - <x, y>, 1 < p <= 2 (algorithms/pnorm.hpp). Sqpnormmax15 is p
+// = 1.5, with integer powers; Sqpnormmax is any other p, and one p per row (algorithms/powers.hpp).
 //
 // The cut. The root of the maxima by lane is a guess of the threshold, which is verified: the candidates
 // above a cut decide the row if their own threshold is not below it.
@@ -11,6 +11,7 @@
 
 #include "algorithms/lane_pnorm.hpp"
 #include "algorithms/pnorm.hpp"
+#include "algorithms/powers.hpp"
 #include "mappings/products.hpp"
 
 namespace regmax::REGMAX_ISA {
@@ -47,64 +48,81 @@ inline V if_several(V count, V value) {
   }
 }
 
-// J v for p = 1.5. With s = sum y^1.5, M = 2 s^(-1/3) [ diag(y^(1/2)) - y y^T / (2 s) ] and J v = M v - r M 1
-// for r = (1^T M v) / (1^T M 1), which is y^(1/2) (f_0 v + f_1 + f_2 y^(1/2)).
-struct CubicProduct {
+template <class V>
+inline V power_of(V base, V exponent) {
+  if constexpr (std::is_same_v<V, double>) {
+    return std::pow(base, exponent);
+  } else {
+    return positive_power<std::decay_t<decltype(base[0])>>(base, exponent);
+  }
+}
+
+// J v. On the support, with s = sum y^p and h = (2 - p) / s,
+//     M = D [ diag(y^(2-p)) - h y y^T ],   D = s^((p-2)/p) / (p-1),
+// and J v = M v - r M 1 for r = (1^T M v) / (1^T M 1), which is y^(2-p) (f_0 v + f_1) + f_2 y.
+struct PnormProduct {
   static constexpr int sums = 5, factors = 3;
   static constexpr bool reads_weights = true;
 
   template <class T>
-  static REGMAX_INLINE Vec<T> root(Vec<T> y) {
-    return nearly_square_root(y);
+  static REGMAX_INLINE Vec<T> root(Vec<T> y, Vec<T> p) {
+    return positive_power<T>(y, splat(T(2)) - p);
   }
   template <class T>
   static REGMAX_INLINE void add(Where<T> supported, Vec<T> y, Vec<T> root, Vec<T> v, Vec<T>* s) {
+    const Vec<T> some = larger(root, splat(smallest_normal<T>));
+    add_terms<T>(y * (y / some), supported, y, root, v, s);
+  }
+  template <class V>
+  static REGMAX_INLINE void find_factors(const V* s, V count, V scale, V p, V* f) {
+    const V d = power_of(s[0], (p - 2.0f) / p) / (p - 1.0f);
+    set_factors(s, count, d * scale, (2.0f - p) / s[0], f);
+  }
+  template <class V>
+  static REGMAX_INLINE V multiply(V y, V root, V v, const V* f) {
+    return times_plus(root, times_plus(f[0], v, f[1]), f[2] * y);
+  }
+
+ protected:
+  template <class T>
+  static REGMAX_INLINE void add_terms(Vec<T> power, Where<T> supported, Vec<T> y, Vec<T> root, Vec<T> v, Vec<T>* s) {
     const Vec<T> vi = select(supported, v, Vec<T>{});
-    s[0] = times_plus(y, root, s[0]);
+    s[0] += power;
     s[1] = times_plus(y, vi, s[1]);
     s[2] += y;
     s[3] += root;
     s[4] = times_plus(root, vi, s[4]);
   }
   template <class V>
-  static REGMAX_INLINE void find_factors(const V* s, V count, V scale, V* f) {
-    const V half = 0.5f / s[0], along = s[1], total = s[2];
-    const V ratio = (s[4] - half * total * along) / (s[3] - half * total * total);
+  static REGMAX_INLINE void set_factors(const V* s, V count, V d, V h, V* f) {
+    const V along = s[1], total = s[2];
+    const V ratio = (s[4] - h * total * along) / (s[3] - h * total * total);
     // A single weight is one, whatever the scores: J is zero.
-    f[0] = if_several(count, inverse_cube_root(s[0]) * 2) * scale;
-    f[1] = -f[0] * ratio;
-    f[2] = -f[0] * half * (along - ratio * total);
-  }
-  template <class V>
-  static REGMAX_INLINE V multiply(V root, V v, const V* f) {
-    return root * times_plus(f[0], v, times_plus(f[2], root, f[1]));
+    f[0] = if_several(count, d);
+    f[1] = if_several(count, -d * ratio);
+    f[2] = if_several(count, -d * h * (along - ratio * total));
   }
 };
 
-// J v for any p. On the support, with N = |y|_p,
-//     M = 1/(p-1) [ N^(p-2) diag(y^(2-p)) - (2-p) N^(-2) y y^T ],   J v = M v - M 1 (1^T M v) / (1^T M 1).
-inline void sqpnorm_product(double* v, const double* y, int64_t m, double p, double* powers) {
-  double norm = 0, along = 0, total = 0;
-  for (int64_t i = 0; i < m; ++i) {
-    powers[i] = std::pow(y[i], 2 - p);
-    norm += y[i] * y[i] / powers[i];  // y^p
-    along += y[i] * v[i];
-    total += y[i];
+// The same for p = 1.5, where D = 2 s^(-1/3).
+struct CubicProduct : PnormProduct {
+  template <class T>
+  static REGMAX_INLINE Vec<T> root(Vec<T> y, Vec<T>) {
+    return nearly_square_root(y);
   }
-  const double log_norm = std::log(norm) / p;
-  const double diagonal = std::exp((p - 2) * log_norm) / (p - 1);
-  const double rank_one = (2 - p) * std::exp(-2 * log_norm) / (p - 1);
-  double sum_mv = 0, sum_m1 = 0;
-  for (int64_t i = 0; i < m; ++i) {
-    v[i] = diagonal * powers[i] * v[i] - rank_one * along * y[i];
-    powers[i] = diagonal * powers[i] - rank_one * total * y[i];
-    sum_mv += v[i];
-    sum_m1 += powers[i];
+  template <class T>
+  static REGMAX_INLINE void add(Where<T> supported, Vec<T> y, Vec<T> root, Vec<T> v, Vec<T>* s) {
+    add_terms<T>(y * root, supported, y, root, v, s);
   }
-  // A single weight is one, whatever the scores: there M 1 is rounding.
-  const double ratio = sum_m1 > 0 ? sum_mv / sum_m1 : 0;
-  for (int64_t i = 0; i < m; ++i) v[i] = m == 1 ? 0 : v[i] - ratio * powers[i];
-}
+  template <class V>
+  static REGMAX_INLINE void find_factors(const V* s, V count, V scale, V, V* f) {
+    set_factors(s, count, inverse_cube_root(s[0]) * 2 * scale, 0.5f / s[0], f);
+  }
+  template <class V>
+  static REGMAX_INLINE V multiply(V, V root, V v, const V* f) {
+    return root * times_plus(f[0], v, times_plus(f[2], root, f[1]));
+  }
+};
 
 // Omega(y) = N^2 / 2 with N = |y|_p has the gradient N^(2-p) y^(p-1), whose derivative in p is
 //     N^(2-p) y^(p-1) [ log y - log N + (2 - p) d log N / dp ],
@@ -133,13 +151,13 @@ struct PnormGrads {
   }
 };
 
-struct Sqpnormmax : JoinsNothing {
+struct Sqpnormmax15 : JoinsNothing {
   static constexpr bool on_simplex = true;
   static bool accepts(double p) { return p > 1 && p <= 2; }
   static bool is_sparsemax(double p) { return p == 2; }
 
   // --- Lane tier ---
-  static bool fits_lanes(double p) { return p == 1.5; }
+  static bool fits_vectors(double) { return true; }
 
   template <class T>
   struct Lanes : PlainLanes<T> {
@@ -208,21 +226,17 @@ struct Sqpnormmax : JoinsNothing {
   static void map(ScalarRow<T>& row, double p) {
     if (p == 2) return row.map_sparsemax();
     row.choose_above(-1);
-    sqpnorm_weights(row.w.x, row.count, p, row.w.y);
+    sqpnorm_weights<T>(row.w.x, row.count, p, row.w.y);
   }
 
   // --- Jacobian product ---
   using Product = CubicProduct;
   static constexpr int64_t product_whole_first = whole_first_pnorm_product;
-  static bool fits_products(double p, bool) { return p == 1.5; }
+  static bool fits_products(double, bool) { return true; }
 
   template <class T>
-  static void multiply(const CompactedRow<T>& row, double p, Workspace& w) {
-    if (p == 1.5) return multiply_compacted<T, Product>(row);
-    if (p == 2) return multiply_compacted<T, CentredProduct>(row);
-    widen(row, w);
-    sqpnorm_product(w.v, w.x, row.m, p, w.space);
-    narrow(row, w);
+  static void multiply(const CompactedRow<T>& row, double p, Workspace&) {
+    multiply_compacted<T, Product>(row, p);
   }
 
   // --- Gradients of strengths ---
@@ -237,6 +251,33 @@ struct Sqpnormmax : JoinsNothing {
   template <class T>
   static OmegaValue omega(const CompactedRow<T>& row, double p, int64_t, Workspace&) {
     return PnormGrads(row, p).omega;
+  }
+};
+
+struct Sqpnormmax : Sqpnormmax15 {
+  using Squares = Sqpnormmax15;  // serves p = 1.5
+  static constexpr double squares = 1.5;
+
+  static bool fits_vectors(double p) { return p >= 1.005 && p < 2; }
+
+  // --- Whole-row tier: in float64 the powers would lose the last digits ---
+  template <class T>
+  static constexpr Whole whole = Whole::by_powers;
+  template <class T>
+  using Powers = std::conditional_t<sizeof(T) == sizeof(float), PnormPowers<T>, void>;
+
+  // --- Jacobian product: 1^T M 1 is a difference that loses digits near p = 1 ---
+  using Product = PnormProduct;
+  static constexpr int64_t product_whole_first = whole_first_power_product;
+  static bool fits_products(double p, bool) { return p >= 1.1 && p < 2; }
+
+  template <class T>
+  static void multiply(const CompactedRow<T>& row, double p, Workspace& w) {
+    if (p == 1.5) return multiply_compacted<T, CubicProduct>(row, p);
+    if (p == 2) return multiply_compacted<T, CentredProduct>(row, p);
+    widen(row, w);
+    multiply_compacted<double, Product>({w.x, w.v, nullptr, row.m}, p, w.space);
+    narrow(row, w);
   }
 };
 

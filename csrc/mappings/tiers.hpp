@@ -23,7 +23,7 @@ enum class Joins {
 };
 
 // How a mapping solves whole rows, several at a time (rows/whole_rows.hpp).
-enum class Whole { no, by_moments, by_segments };
+enum class Whole { no, by_moments, by_segments, by_powers };
 
 // --- The lane tier: one row per lane ---
 

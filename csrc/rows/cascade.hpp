@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "rows/lane_rows.hpp"
 #include "rows/scalar_row.hpp"
@@ -42,7 +43,7 @@ class Cascade {
  private:
   Workspace& w_;
   bool lanes_first_, whole_;
-  LaneRows<T, Mapping> lane_rows_;
+  std::conditional_t<Mapping::template whole<T> == Whole::by_powers, NoRows, LaneRows<T, Mapping>> lane_rows_;
   WholeRows<T, Mapping> whole_rows_;
   int64_t costly_ = 0;
 };

@@ -57,7 +57,7 @@ class DenseRows {
       }
       count_ = count;
     }
-    return Mapping::fits_lanes(call_.theta.shared) && group.fits(call_.gamma.shared) ? all : 0;
+    return Mapping::fits_vectors(call_.theta.shared) && group.fits(call_.gamma.shared) ? all : 0;
   }
 
   // The group of row i alone, for the scalar tier.
@@ -172,7 +172,7 @@ class DenseRows {
       group.x[r] = call_.x + (first + r) * call_.d;
       group.length[r] = length;
       kept_[r] = nullptr;
-      if (!Mapping::fits_lanes(theta) || !group.fits(gamma)) continue;
+      if (!Mapping::fits_vectors(theta) || !group.fits(gamma)) continue;
       if (length < 0) take_out_deleted<Mapping>(r);
       fast |= static_cast<uint32_t>(group.length[r] > 0) << r;
     }

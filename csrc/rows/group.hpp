@@ -121,6 +121,7 @@ struct ProductGroup {
   int64_t d, words;
   bool streamed;   // whether `out` is written with non-temporal stores
   const T* scale;  // 1 / gamma of every row
+  const T* theta;  // the strength of every row
 };
 
 }  // namespace regmax::REGMAX_ISA

@@ -75,7 +75,7 @@ class ProductCascade {
     whole_ = forced == Tier::any || forced == Tier::whole;
     // Gradients of strengths read the product again.
     streamed_ = call.may_stream() && is_streamed(call.out, call.n, call.d);
-    for (int r = 0; r < lanes<T>; ++r) scale_[r] = inverse_gamma(call, 0);
+    for (int r = 0; r < lanes<T>; ++r) scale_[r] = inverse_gamma(call, 0), theta_[r] = static_cast<T>(call.theta.of(0));
   }
 
   void run(int64_t begin, int64_t end) {
@@ -86,6 +86,7 @@ class ProductCascade {
       if (call_.gamma.per_row) {
         for (int r = 0; r < count; ++r) scale_[r] = inverse_gamma(call_, first + r);
       }
+      for (int r = 0; call_.theta.per_row && r < count; ++r) theta_[r] = static_cast<T>(call_.theta.per_row[first + r]);
       const ProductGroup<T> rows{call_.y ? call_.y + at : nullptr,
                                  call_.v + at,
                                  call_.out + at,
@@ -94,7 +95,8 @@ class ProductCascade {
                                  call_.d,
                                  words_of(call_.d),
                                  streamed_,
-                                 scale_};
+                                 scale_,
+                                 theta_};
       uint32_t left = fast;
       if (lanes_ && left) left = lane_products_.run(rows, left);
       if (whole_ && left) left = whole_products_.run(rows, left);
@@ -131,7 +133,7 @@ class ProductCascade {
   LaneProducts<T, Mapping> lane_products_;
   WholeProducts<T, typename Mapping::Product> whole_products_;
   StrengthGrads<T, Mapping> strength_grads_;
-  T scale_[lanes<T>];
+  T scale_[lanes<T>], theta_[lanes<T>];
   bool lanes_, whole_, streamed_;
 };
 

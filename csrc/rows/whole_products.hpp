@@ -54,7 +54,7 @@ class WholeProducts {
     }
     Vec<T> sums[Product::sums], factors[Product::factors];
     for (int k = 0; k < Product::sums; ++k) sums[k] = sum_rows<T>(sums_[k]);
-    Product::find_factors(sums, load(counts_), load(rows.scale), factors);
+    Product::find_factors(sums, load(counts_), load(rows.scale), load(rows.theta), factors);
     for (int k = 0; k < Product::factors; ++k) store<T>(factors_[k], factors[k]);
     for (int r = 0; r < lanes<T>; ++r) {
       if (!(skipped >> r & 1)) write<given>(rows, r, vectors);
@@ -100,6 +100,7 @@ class WholeProducts {
     const uint64_t* const support = given ? rows.support + r * rows.words : nullptr;
     uint64_t* const words = words_ + r * rows.words;
     T* const roots = copies_ + r * copy_stride_;
+    const Vec<T> theta = splat(rows.theta[r]);
     const int64_t d = rows.d;
     Vec<T> sums[Product::sums] = {}, totals[Product::sums] = {};
     int count = 0;
@@ -111,7 +112,7 @@ class WholeProducts {
         if (!given) word |= static_cast<uint64_t>(bits(supported)) << (c * lanes<T>);
         Vec<T> root{};
         if (Product::reads_weights) {
-          root = Product::template root<T>(yi);
+          root = Product::template root<T>(yi, theta);
           store<T>(roots + (i + c) * lanes<T>, root);
         }
         Product::template add<T>(supported, yi, root, load_vector<T>(v, i + c, d, vectors), sums);
@@ -135,7 +136,7 @@ class WholeProducts {
     if (Product::reads_weights) prefetch_row(rows.y + (lanes<T> + r) * rows.d, rows.d);
     Vec<T> factors[Product::factors];
     for (int k = 0; k < Product::factors; ++k) factors[k] = splat(factors_[k][r]);
-    const T *const v = v_[r], *const roots = copies_ + r * copy_stride_;
+    const T *const v = v_[r], *const y = rows.y + r * rows.d, *const roots = copies_ + r * copy_stride_;
     const uint64_t* const words = (given ? rows.support : words_) + r * rows.words;
     T* const out = rows.out + r * rows.d;
     const int64_t d = rows.d;
@@ -145,7 +146,8 @@ class WholeProducts {
       for (int c = 0; c < size; ++c) {
         const Vec<T> root = Product::reads_weights ? load(roots + (i + c) * lanes<T>) : Vec<T>{};
         const Where<T> supported = Product::reads_weights ? greater(root, Vec<T>{}) : lanes_at(word, c);
-        const Vec<T> product = Product::multiply(root, load_vector<T>(v, i + c, d, vectors), factors);
+        const Vec<T> yi = Product::reads_weights ? load_vector<T>(y, i + c, d, vectors) : Vec<T>{};
+        const Vec<T> product = Product::multiply(yi, root, load_vector<T>(v, i + c, d, vectors), factors);
         put_vector<T>(out, i + c, d, select(supported, product, Vec<T>{}), streamed, vectors);
       }
     });

@@ -17,6 +17,7 @@
 #include "mappings/tiers.hpp"
 #include "rows/group.hpp"
 #include "rows/masks.hpp"
+#include "rows/power_rows.hpp"
 #include "simd/row_vectors.hpp"
 #include "simd/transpose.hpp"
 
@@ -319,6 +320,33 @@ class SegmentRows {
   typename Mapping::template Segments<T> segments_;
 };
 
+// By powers, except the rows with the strength that squares serve.
+template <class T, class Mapping>
+class PowerOrSquareRows {
+  using Powers = typename Mapping::template Powers<T>;
+  struct Nothing {
+    explicit Nothing(const Workspace&) {}
+  };
+  static constexpr bool has_powers = !std::is_void_v<Powers>;
+
+ public:
+  explicit PowerOrSquareRows(Workspace& w) : powers_(w), squares_(w) {}
+
+  template <class Out>
+  uint32_t run(const RowGroup<T>& rows, uint32_t wanted, Out& out) {
+    const uint32_t squares = bits(equal(load(rows.theta), splat(static_cast<T>(Mapping::squares)))) & wanted;
+    uint32_t left = wanted & ~squares;
+    if constexpr (has_powers) {
+      if (left) left = powers_.run(rows, left, out);
+    }
+    return squares ? left | squares_.run(rows, squares, out) : left;
+  }
+
+ private:
+  std::conditional_t<has_powers, PowerRows<T, Powers>, Nothing> powers_;
+  MomentRows<T, typename Mapping::Squares> squares_;
+};
+
 // A mapping without such a tier leaves all rows.
 struct NoRows {
   explicit NoRows(Workspace&) {}
@@ -328,9 +356,19 @@ struct NoRows {
   }
 };
 
+template <class T, class Mapping, bool by_powers>
+struct PowersOrNothing {
+  using type = NoRows;
+};
+template <class T, class Mapping>
+struct PowersOrNothing<T, Mapping, true> {
+  using type = PowerOrSquareRows<T, Mapping>;
+};
+
 template <class T, class Mapping>
 using WholeRows = std::conditional_t<
     Mapping::template whole<T> == Whole::by_moments, MomentRows<T, Mapping>,
-    std::conditional_t<Mapping::template whole<T> == Whole::by_segments, SegmentRows<T, Mapping>, NoRows>>;
+    std::conditional_t<Mapping::template whole<T> == Whole::by_segments, SegmentRows<T, Mapping>,
+                       typename PowersOrNothing<T, Mapping, Mapping::template whole<T> == Whole::by_powers>::type>>;
 
 }  // namespace regmax::REGMAX_ISA

@@ -26,6 +26,8 @@ constexpr int64_t whole_first_sqpnormmax = 128, whole_first_pnorm_product = 128;
 #else
 constexpr int64_t whole_first_sqpnormmax = 64, whole_first_pnorm_product = 32;
 #endif
+// The same for products with powers of the weights: an empty lane costs a power.
+constexpr int64_t whole_first_power_product = 32;
 // Rows with more joined weights than this are averaged by the lane tier or by prefix sums.
 constexpr int most_joined = 16;
 // A fusedmax row of more scores, all candidates, leaves the lane tier, where taut strings take quadratic

@@ -16,8 +16,8 @@ struct FloatBits {
   static constexpr Int<T> bias = is_float ? 127 : 1023;
   // Added to a small number it leaves the nearest integer in the low bits.
   static constexpr T shifter = is_float ? T(12582912) : T(6755399441055744);  // 1.5 * 2^mantissa
-  static constexpr int exp_terms = is_float ? 7 : 13, log_terms = is_float ? 6 : 12;
-  // Below `low` the result may be subnormal, below `least` it is 0.
+  static constexpr int exp_terms = is_float ? 7 : 13, log_terms = is_float ? 5 : 11;
+  // Below `low` 2^x may be subnormal, below `least` it is 0.
   static constexpr T low = is_float ? T(-100) : T(-1000), least = is_float ? T(-150) : T(-1075);
 };
 
@@ -44,47 +44,84 @@ REGMAX_INLINE IntVec<T> subtract_modulo(IntVec<T> a, IntVec<T> b) {
   return (IntVec<T>)((typename Words<T>::type)a - (typename Words<T>::type)b);
 }
 
-// 2^x for x <= 1, also where the result is subnormal. Every NaN gives a number: callers select it away.
+// ln(2)^k / k!
+template <class T>
+constexpr T exp2_coefficient(int k) {
+  double coefficient = 1;
+  for (int i = 1; i <= k; ++i) coefficient *= 0.69314718055994530942 / i;
+  return static_cast<T>(coefficient);
+}
+
+// 2^x for `low` <= x < bias.
+template <class T, int terms = FloatBits<T>::exp_terms>
+REGMAX_INLINE Vec<T> normal_exp2(Vec<T> x) {
+  using Bits = FloatBits<T>;
+  const Vec<T> shifted = x + splat(Bits::shifter), f = x - (shifted - splat(Bits::shifter));
+  Vec<T> series = splat(exp2_coefficient<T>(terms));
+  for (int k = terms - 1; k >= 0; --k) series = times_plus(series, f, splat(exp2_coefficient<T>(k)));
+  return as_numbers<T>(add_modulo<T>(as_integers<T>(series), as_integers<T>(shifted) << Bits::mantissa));
+}
+
+// 2^x for x < bias, also if the result is subnormal. Every NaN gives a number: callers select it away.
 template <class T>
 REGMAX_INLINE Vec<T> exp2_of(Vec<T> x) {
   using Bits = FloatBits<T>;
-  constexpr T ln2 = T(0.69314718055994530942), up = T(64), down = T(5.421010862427522e-20);  // 2^-64
-  const Where<T> vanishes = greater(splat(Bits::least), x), is_low = greater(splat(Bits::low), x);
+  constexpr T up = T(64), down = T(5.421010862427522e-20);  // 2^-64
+  const Where<T> is_low = greater(splat(Bits::low), x);
+  if (__builtin_expect(!bits(is_low), 1)) return normal_exp2<T>(x);
+  const Where<T> vanishes = greater(splat(Bits::least), x);
   x = select(vanishes, splat(Bits::least), x);
-  x = select(is_low, x + splat(up), x);
-  const Vec<T> shifted = x + splat(Bits::shifter), f = (x - (shifted - splat(Bits::shifter))) * splat(ln2);
-  Vec<T> series = splat(T(1));
-  for (int k = Bits::exp_terms; k > 0; --k) series = times_plus(series * f, splat(T(1) / T(k)), splat(T(1)));
-  const Vec<T> power = as_numbers<T>(add_modulo<T>(as_integers<T>(series), as_integers<T>(shifted) << Bits::mantissa));
+  const Vec<T> power = normal_exp2<T>(select(is_low, x + splat(up), x));
   return select(vanishes, Vec<T>{}, select(is_low, power * splat(down), power));
 }
 
-// ln x for normal positive x. The relative error is small near 1, too.
+// x = 2^exponent f with f in [sqrt(1/2), sqrt(2)), for normal positive x.
 template <class T>
-REGMAX_INLINE Vec<T> log_of(Vec<T> x) {
+REGMAX_INLINE Vec<T> split_exponent(Vec<T> x, Vec<T>* f) {
   using Bits = FloatBits<T>;
-  constexpr T ln2_high = Bits::is_float ? T(0.693359375) : T(0.69314718036912381649);
-  constexpr T ln2_low = Bits::is_float ? T(-2.12194440054690581e-4) : T(1.90821492927058770e-10);
   const IntVec<T> half_root = as_integers<T>(splat(T(0.70710678118654752440)));
   const IntVec<T> offset = IntVec<T>{} + ((Bits::bias + 1) << Bits::mantissa);  // keeps the shifted number positive
   const IntVec<T> k = (add_modulo<T>(as_integers<T>(x), offset - half_root) >> Bits::mantissa) - (Bits::bias + 1);
-  const Vec<T> f =
-      as_numbers<T>(subtract_modulo<T>(as_integers<T>(x), k << Bits::mantissa));  // in [sqrt(1/2), sqrt(2))
-  const Vec<T> exponent = as_numbers<T>(as_integers<T>(splat(Bits::shifter)) + k) - splat(Bits::shifter);
+  *f = as_numbers<T>(subtract_modulo<T>(as_integers<T>(x), k << Bits::mantissa));
+  return as_numbers<T>(as_integers<T>(splat(Bits::shifter)) + k) - splat(Bits::shifter);
+}
+
+constexpr double log2_e = 1.4426950408889634074, ln_2 = 0.69314718055994530942;
+
+// log2 x for normal positive x. The relative error is small near 1, too.
+template <class T>
+REGMAX_INLINE Vec<T> log2_of(Vec<T> x) {
+  using Bits = FloatBits<T>;
+  Vec<T> f;
+  const Vec<T> exponent = split_exponent<T>(x, &f);
   // ln f = 2 atanh t, written as h - t (h - rest) with h = f - 1, which is exact.
   const Vec<T> h = f - splat(T(1)), t = h / (h + splat(T(2))), square = t * t;
   Vec<T> series = splat(T(2) / T(2 * Bits::log_terms + 1));
   for (int j = Bits::log_terms - 1; j > 0; --j) series = times_plus(series, square, splat(T(2) / T(2 * j + 1)));
-  const Vec<T> correction = t * (h - series * square);  // 2 t = h - t h
-  return times_plus(exponent, splat(ln2_high), h - (correction - exponent * splat(ln2_low)));
+  const Vec<T> ln_f = h - t * (h - series * square);  // 2 t = h - t h
+  return times_plus(ln_f, splat(T(log2_e)), exponent);
 }
 
-constexpr double log2_e = 1.4426950408889634074;
-
-// ln(1 - s) for s in [0, 1): the logarithm of w = 1 - s, and what rounding took from w.
+// log2(1 - s) for s in [0, 1): the logarithm of w = 1 - s, and what rounding took from w.
 template <class T>
-REGMAX_INLINE Vec<T> log_one_minus(Vec<T> s, Vec<T> w) {
-  return log_of<T>(w) + ((splat(T(1)) - w) - s);
+REGMAX_INLINE Vec<T> log2_one_minus(Vec<T> s, Vec<T> w) {
+  return times_plus((splat(T(1)) - w) - s, splat(T(log2_e)), log2_of<T>(w));
+}
+
+// --- The same to four digits ---
+
+// 2^x for x < bias; below the normal range the result is its end.
+template <class T>
+REGMAX_INLINE Vec<T> rough_exp2(Vec<T> x) {
+  return normal_exp2<T, 4>(larger(x, splat(-static_cast<T>(FloatBits<T>::bias - 1))));
+}
+
+template <class T>
+REGMAX_INLINE Vec<T> rough_log2(Vec<T> x) {
+  Vec<T> f;
+  const Vec<T> exponent = split_exponent<T>(x, &f), t = (f - splat(T(1))) / (f + splat(T(1))), square = t * t;
+  const Vec<T> series = times_plus(square, splat(T(0.5770780)), splat(T(0.9617967)));
+  return times_plus(t, times_plus(series, square, splat(T(2.8853901))), exponent);
 }
 
 }  // namespace regmax::REGMAX_ISA

@@ -98,6 +98,8 @@ struct Reciprocals {
 template <class T, int size>
 constexpr Reciprocals<T, size> reciprocals;
 
+template <class T>
+constexpr T smallest_normal = sizeof(T) == 4 ? T(1.17549436e-38) : T(2.2250738585072014e-308);
 // The unit roundoff.
 template <class T>
 constexpr T rounding = sizeof(T) == 4 ? T(6e-8) : T(1.2e-16);

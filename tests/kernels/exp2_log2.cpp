@@ -1,4 +1,4 @@
-// Prints exp2_of of the first half of standard input's numbers and log_of of the second half, for test_exp2_log2.py:
+// Prints exp2_of of the first half of standard input's numbers and log2_of of the second half, for test_exp2_log2.py:
 // the type's size, the count, the numbers.
 #define REGMAX_ISA tested
 #include "simd/exp2_log2.hpp"
@@ -17,7 +17,7 @@ void run(int count) {
   }
   for (int i = 0; i < 2 * count; i += tested::lanes<T>) {
     const tested::Vec<T> v = tested::load(numbers.data() + i);
-    tested::store<T>(numbers.data() + i, i < count ? tested::exp2_of<T>(v) : tested::log_of<T>(v));
+    tested::store<T>(numbers.data() + i, i < count ? tested::exp2_of<T>(v) : tested::log2_of<T>(v));
   }
   for (int i = 0; i < 2 * count; ++i) std::printf("%.17g\n", static_cast<double>(numbers[static_cast<std::size_t>(i)]));
 }

@@ -1,0 +1,176 @@
+// The whole-row tier of mappings whose weights are powers of the scores (algorithms/powers.hpp). The maxima by lane
+// give a first guess of each row's root and thereby a cut. The candidates are compacted, and every round passes over
+// those of each row that still moves; the rows' sums are finished, and their steps taken, together. The first rounds
+// are rough. The last pass of a row writes its weights over its scores.
+#pragma once
+
+#include <cstdint>
+
+#include "algorithms/powers.hpp"
+#include "mappings/tiers.hpp"
+#include "rows/group.hpp"
+#include "simd/candidates.hpp"
+#include "simd/row_vectors.hpp"
+#include "simd/transpose.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+template <class T, class Powers>
+class PowerRows {
+ public:
+  explicit PowerRows(const Workspace& w)
+      : words_(w.words), copies_(static_cast<T*>(w.copies)), copy_stride_(w.copy_stride) {}
+
+  // Maps the `wanted` rows; returns the bits of those that are left: rows that are not finite, did not settle, or whose
+  // cut was too high.
+  template <class Out>
+  uint32_t run(const RowGroup<T>& rows, uint32_t wanted, Out& out) {
+    const Powers powers(load(rows.theta));
+    const Vec<T> start = guess(rows, wanted, powers);
+    gather(rows, wanted);
+    Vec<T> m = start, sum;
+    const uint32_t left = (settle(powers, wanted, &m, &sum) | bits(greater(m, start))) & wanted;
+    store<T>(sums_, sum);
+    for (uint32_t rest = wanted & ~left; rest; rest &= rest - 1) write(rows, __builtin_ctz(rest), out);
+    return left;
+  }
+
+ private:
+  static constexpr int most_rounds = 12;
+  // After a step below `last_step` the error, which is about its square, is below rounding; after one below
+  // `rough_step` rough terms no longer serve.
+  static constexpr T last_step = sizeof(T) == sizeof(float) ? T(2.5e-4) : T(4e-9), rough_step = T(0.02);
+
+  T* scores(int r) { return copies_ + r * copy_stride_; }
+
+  // An upper bound of m, usually, and the cut that follows from it.
+  Vec<T> guess(const RowGroup<T>& rows, uint32_t wanted, const Powers& powers) {
+    T maxima[lanes<T> * lanes<T>];
+    for (int r = 0; r < lanes<T>; ++r) {
+      const Vec<T> row = !(wanted >> r & 1) ? Vec<T>{}
+                         : rows.maxima      ? load(rows.maxima + r * lanes<T>)
+                                            : lane_maxima(rows.x[r], rows.length[r]);
+      store<T>(maxima + r * lanes<T>, row);
+    }
+    Vec<T> x[lanes<T>];
+    rows_to_lanes<T>(maxima, lanes<T>, lanes<T>, x);
+    Vec<T> top = x[0];
+    for (int k = 1; k < lanes<T>; ++k) top = larger(x[k], top);
+    for (int k = 0; k < lanes<T>; ++k) x[k] -= top;
+    for (int k = 0; rows.scaled && k < lanes<T>; ++k) x[k] *= load(rows.scale);
+    store<T>(top_, top);
+    const Vec<T> start = smaller(guess_root<T>(x, lanes<T>, powers) * splat(T(1.002)), splat(T(1)));
+    const Vec<T> cut = splat(T(-1 - 32 * rounding<T>)) / powers.rate(start);
+    store<T>(cut_, rows.scaled ? cut * load(rows.gamma) * splat(1 + 8 * rounding<T>) : cut);
+    return start;
+  }
+
+  // The candidates of every row, padded to whole vectors.
+  void gather(const RowGroup<T>& rows, uint32_t wanted) {
+    const int64_t row_words = words_of(rows.d);
+    for (int r = 0; r < lanes<T>; ++r) {
+      counts_[r] = 0;
+      const int64_t length = wanted >> r & 1 ? rows.length[r] : 0;
+      uint64_t* const words = words_ + r * row_words;
+      for (int64_t i = words_of(length); i < row_words; ++i) words[i] = 0;
+      if (!length) continue;
+      T* const x = scores(r);
+      const int64_t count = find_candidates(rows.x[r], length, top_[r], Cut<T>(cut_[r]), length, x, words);
+      for (int64_t i = 0; rows.scaled && i < count; i += lanes<T>) store<T>(x + i, load(x + i) * splat(rows.scale[r]));
+      store<T>(x + count, splat(nothing<T>));
+      counts_[r] = count;
+    }
+  }
+
+  // Moves m to the roots and replaces the scores of the rows that settle by r; returns the rows that do not.
+  uint32_t settle(const Powers& powers, uint32_t wanted, Vec<T>* m, Vec<T>* sum) {
+    uint32_t moving = wanted, rough = wanted;  // settled rows take one more pass
+    Vec<T> sums[3][lanes<T>] = {};
+    T rates[lanes<T>], exponents[lanes<T>];
+    store<T>(exponents, powers.exponent);
+    uint32_t open = wanted;
+    for (int round = 0; round < most_rounds; ++round) {
+      store<T>(rates, powers.rate(*m));
+      for (uint32_t rest = open; rest; rest &= rest - 1) {
+        const int r = __builtin_ctz(rest);
+        const Vec<T> rate = splat(rates[r]), exponent = splat(exponents[r]);
+        if (!(moving >> r & 1)) {
+          add_up<true>(r, sums, [&](Vec<T> x) { return power_terms<T>(x, rate, exponent); });
+        } else if (rough >> r & 1) {
+          add_up<false>(r, sums, [&](Vec<T> x) { return rough_power_terms<T>(x, rate, exponent); });
+        } else {
+          add_up<false>(r, sums, [&](Vec<T> x) { return power_terms<T>(x, rate, exponent); });
+        }
+      }
+      const PowerSums<T> totals{sum_rows<T>(sums[0]), sum_rows<T>(sums[1]), sum_rows<T>(sums[2])};
+      *sum = totals.s;
+      open = moving;
+      if (!open) return 0;
+      const Vec<T> step = powers.step(totals, *m), size = absolute<T>(step);
+      *m = select(from_bits<T>(moving), stepped<T>(*m, step), *m);
+      // Only a step from accurate sums is the last; NaN is never small.
+      const uint32_t small = bits(greater(splat(last_step), size)), near = bits(greater(splat(rough_step), size));
+      moving &= rough | ~small;
+      rough &= ~near;
+    }
+    return open;
+  }
+
+  template <bool last, class Terms>
+  REGMAX_INLINE void add_up(int r, Vec<T> (&sums)[3][lanes<T>], const Terms& terms_of) {
+    T* const x = scores(r);
+    LaneSum<T> totals[3];
+    for (int64_t begin = 0; begin < counts_[r]; begin += stretch) {
+      const int64_t end = counts_[r] - begin < stretch ? counts_[r] : begin + stretch;
+      Vec<T> s{}, c{}, rw{};
+      for (int64_t i = begin; i < end; i += lanes<T>) {
+        const PowerTerms<T> terms = terms_of(load(x + i));
+        if (last) store<T>(x + i, terms.r);
+        s += terms.r;
+        c += terms.power;
+        rw += terms.rw;
+      }
+      totals[0].add(s);
+      totals[1].add(c);
+      totals[2].add(rw);
+    }
+    for (int k = 0; k < 3; ++k) sums[k][r] = totals[k].total;
+  }
+
+  template <class Out>
+  void write(const RowGroup<T>& rows, int r, Out& out) {
+    const Vec<T> sum = splat(sums_[r]);
+    const T* values = scores(r);
+    const uint64_t* const words = words_ + r * words_of(rows.d);
+    auto row = out.begin_whole(r);
+    const int64_t vectors = (rows.d + lanes<T> - 1) / lanes<T>;
+    for_words<T>(vectors, [&](int64_t i, auto size) __attribute__((always_inline)) {
+      const uint64_t word = words[i / vectors_per_word<T>];
+      uint64_t support = 0;
+      if (!word) {
+        row.put_zeros(i, size);
+      } else {
+        for (int c = 0; c < size; ++c) {
+          const uint32_t chosen = lanes_of<T>(word, c * lanes<T>);
+          const Vec<T> weights = expand(chosen, load(values)) / sum;
+          values += __builtin_popcount(chosen);
+          const uint32_t positive = bits(greater(weights, Vec<T>{}));
+          support |= static_cast<uint64_t>(positive) << (c * lanes<T>);
+          row.put(i + c, weights, positive);
+        }
+      }
+      row.put_word(i / vectors_per_word<T>, support);
+    });
+    out.end_whole(r);
+  }
+
+  static constexpr int64_t stretch = 64 * lanes<T>;  // partial sums: their rounding does not grow with the row
+
+  uint64_t* words_;
+  T* copies_;
+  int64_t copy_stride_;
+  int64_t counts_[lanes<T>];
+  T top_[lanes<T>], cut_[lanes<T>], sums_[lanes<T>];
+};
+
+}  // namespace regmax::REGMAX_ISA
