@@ -272,6 +272,7 @@ inline bool with_exact_row(const ExactScores& scores, const Solve& solve) {
   int length_bits = 1;
   while (scores.m >> length_bits) ++length_bits;
   const int needed = unit.bits() + 3 * length_bits + 4;  // of lam m, summed, multiplied by a count
+  if (needed <= 63) return with_row<int64_t>(scores, unit.exponent(), solve);
   if (needed <= 127) return with_row<Int128>(scores, unit.exponent(), solve);
   return needed < WideInteger::bits && with_row<WideInteger>(scores, unit.exponent(), solve);
 }

@@ -1,11 +1,13 @@
 // Floating-point numbers as integers, for decisions that rounding must not make. The numbers of a row are
 // multiples of one power of two, its unit: in that unit sums and products are exact.
 //
-// Two integer types do the same: 128 bits, enough for nearly all rows, and a wide one for scores of any size.
+// Three integer types do the same: 64 bits, enough for most rows of float32, 128 bits, and a wide one for scores of any
+// size.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "simd/vector.hpp"
@@ -21,10 +23,13 @@ struct Dyadic {
 
   static Dyadic of(double value) {
     if (value == 0) return {0, 0};
-    int exponent;
-    const auto mantissa = static_cast<int64_t>(std::ldexp(std::frexp(value, &exponent), 53));
-    const int even = __builtin_ctzll(static_cast<uint64_t>(mantissa));
-    return {mantissa >> even, exponent - 53 + even};
+    uint64_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    const int field = static_cast<int>(bits >> 52 & 0x7ff);
+    const uint64_t fraction = (bits & ((uint64_t{1} << 52) - 1)) | (field ? uint64_t{1} << 52 : 0);  // subnormal: 0
+    const int even = __builtin_ctzll(fraction);
+    const auto mantissa = static_cast<int64_t>(fraction >> even);
+    return {bits >> 63 ? -mantissa : mantissa, (field ? field : 1) - 1075 + even};
   }
   friend Dyadic operator*(Dyadic a, Dyadic b) { return {a.mantissa * b.mantissa, a.exponent + b.exponent}; }
 };
@@ -60,6 +65,13 @@ inline void from_dyadic(Dyadic number, int unit, Int128* integer) {
 inline Int128 times(Int128 a, int64_t factor) { return a * factor; }
 inline int sign(Int128 a) { return (a > 0) - (a < 0); }
 inline Scaled to_scaled(Int128 a) { return {static_cast<double>(a), 0}; }
+
+inline void from_dyadic(Dyadic number, int unit, int64_t* integer) {
+  *integer = number.mantissa ? static_cast<int64_t>(number.mantissa) * (int64_t{1} << (number.exponent - unit)) : 0;
+}
+inline int64_t times(int64_t a, int64_t factor) { return a * factor; }
+inline int sign(int64_t a) { return (a > 0) - (a < 0); }
+inline Scaled to_scaled(int64_t a) { return {static_cast<double>(a), 0}; }
 
 // Two doubles, whose sum has about 106 bits: not exact, but enough for the last bit of float64 weights if
 // nothing has to be decided.

@@ -158,13 +158,11 @@ class RankedScores {
   Prefix best_;
 };
 
-// prox of sum_k weight(k) |z|_(k): sort |x|, subtract the weights, pool, clamp at zero, restore the signs.
-// Returns whether rounding decided nothing, up to a margin between values.
+// prox of sum_k weight(k) |z|_(k) from the sizes |x| in decreasing order (space.ranked): subtract the weights, pool,
+// clamp at zero, restore the signs. Returns whether rounding decided nothing, up to a margin between values.
 template <class Weight>
 inline bool prox_owl(const double* x, int64_t m, Weight weight, IsotonicSpace space, double margin, double* z) {
   Ranked* const ranked = space.ranked;
-  for (int64_t i = 0; i < m; ++i) ranked[i] = {std::fabs(x[i]), i};
-  sort_decreasing(ranked, m);
   for (int64_t k = 0; k < m; ++k) ranked[k].value -= weight(k);
   bool sure = pool_decreasing(ranked, m, space.blocks, margin);
   for (int64_t k = 0; k < m; ++k) {

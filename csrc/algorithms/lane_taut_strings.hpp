@@ -124,12 +124,12 @@ class LaneStrings {
   }
 
   // Pools chains of the given sizes; counts[r] is the number of groups. Returns the bits of unreliable
-  // chains: those that took too long, whose sums are too large, or in which slopes within the margin decided.
+  // chains: those that are slow, whose sums are too large, or in which slopes within the margin decided.
   uint32_t run(const float* sizes, const float* lam, const float* margin, int* counts) {
     std::memset(counts, 0, lanes<float> * sizeof(int));
     LanePieces pieces(load(sizes), load(lam), load(margin));
     uint32_t active = pieces.unfinished(), unsure = 0;
-    for (int64_t rounds = budget(sizes); active && rounds > 0; --rounds) {
+    for (int64_t round = 1; active; ++round) {
       V scores[piece<float>];
       read(pieces.place(), scores);
       const PieceEnds ends = pieces.follow(scores, active);
@@ -138,19 +138,24 @@ class LaneStrings {
       if (logged_ > log_size) read_log(counts);
       unsure |= ends.unsure;
       active &= pieces.unfinished();
+      if (round % rounds_between_checks == 0) {
+        const uint32_t slow = active & bits(greater(splat(least_progress(round)), pieces.begin()));
+        unsure |= slow;
+        active &= ~slow;
+      }
     }
     read_log(counts);
-    return active | unsure;
+    return unsure;
   }
 
  private:
   static constexpr int log_size = 256;
 
-  // In rounds, for `string_readings` readings of every score.
-  static int64_t budget(const float* sizes) {
-    float most = 0;
-    for (int r = 0; r < lanes<float>; ++r) most = sizes[r] > most ? sizes[r] : most;
-    return static_cast<int64_t>(most) * string_readings / piece<float> + 8;
+  static constexpr int64_t rounds_between_checks = 16;
+
+  // Where a lane must have arrived, for `string_readings` readings of every score.
+  static float least_progress(int64_t round) {
+    return static_cast<float>(round * piece<float> - first_readings) / static_cast<float>(string_readings);
   }
 
   REGMAX_INLINE void read(V place, V (&scores)[piece<float>]) {

@@ -52,17 +52,17 @@ inline StringPiece follow_piece(const double* x, int64_t m, double lam, int64_t 
 }
 
 // Which scores share their value with the previous one, and if not, whether the value rises (1) or falls
-// (-1). Pieces read on beyond their ends; returns false if that exceeds a few times the chain.
+// (-1). Pieces read on beyond their ends; returns false as soon as that exceeds a few times the way covered.
 inline bool follow_taut_string(const double* x, int64_t m, double lam, uint8_t* joined, int8_t* rises) {
-  int64_t budget = string_readings * m;
+  int64_t readings = 0;
   double dual = 0;
   int rise = 0;
   for (int64_t begin = 0; begin < m;) {
     const StringPiece piece = follow_piece(x, m, lam, begin, dual);
     for (int64_t i = begin; i < piece.end; ++i) joined[i] = i > begin, rises[i] = 0;
     rises[begin] = static_cast<int8_t>(rise);
-    budget -= piece.read - begin;
-    if (budget < 0) return false;
+    readings += piece.read - begin;
+    if (readings > string_readings * piece.end + first_readings) return false;
     rise = piece.rise;
     dual = rise * lam;
     begin = piece.end;

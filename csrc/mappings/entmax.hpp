@@ -47,33 +47,48 @@ struct RootProduct : TsallisProduct {
   }
 };
 
-// With a = alpha - 1, up to a constant grad Omega(y) = (y^a - 1) / a, which is log y at a = 0; its derivative in alpha
-// is log(y)^2 h(a log y), h(t) = d/dt (exp(t) - 1) / t. Omega(y) = sum y (y^a - 1) / (alpha a).
+// phi(t) = (exp(t) - 1) / t and h(t) = phi'(t), by their power series sum_k t^k / (k + 1)! and
+// sum_k (k + 1) t^k / (k + 2)! for small t.
+template <class T>
+REGMAX_INLINE void exponential_ratio(Vec<T> t, Vec<T>* phi, Vec<T>* h) {
+  constexpr int terms = sizeof(T) == sizeof(float) ? 8 : 14;
+  const Vec<T> one = splat(T(1));
+  const Where<T> large = greater(absolute<T>(t), splat(T(0.5)));
+  const Vec<T> small_t = select(large, Vec<T>{}, t), large_t = select(large, t, one);
+  Vec<T> small_phi = one, small_h = one;
+  for (int k = terms; k > 0; --k) {
+    small_phi = times_plus(small_phi * small_t, splat(T(1) / T(k + 1)), one);
+    small_h = times_plus(small_h * small_t, splat(T(k + 1) / (T(k) * T(k + 2))), one);
+  }
+  const Vec<T> power = exp2_of<T>(smaller(large_t, splat(T(1))) * splat(T(log2_e))), change = power - one;
+  *phi = select(large, change / large_t, small_phi);
+  *h = select(large, (large_t * power - change) / (large_t * large_t), small_h * splat(T(0.5)));
+}
+
+// With a = alpha - 1, up to a constant grad Omega(y) = (y^a - 1) / a = log(y) phi(a log y); its derivative in alpha is
+// log(y)^2 h(a log y). Omega(y) = sum y (y^a - 1) / (alpha a).
 struct TsallisGrads {
-  double strength = 0, gamma = 0, value = 0, slope = 0;
+  double strength, gamma, value, slope;
 
   template <class T>
   TsallisGrads(const CompactedRow<T>& row, double alpha) {
-    const double a = alpha - 1;
-    for (int64_t i = 0; i < row.m; ++i) {
-      const double y = static_cast<double>(row.y[i]), u = static_cast<double>(row.v[i]), logarithm = std::log(y);
-      const double gradient = a > 0 ? std::expm1(a * logarithm) / a : logarithm;
-      const double change = logarithm * logarithm * slope_of_ratio(a * logarithm);
-      strength -= u * change;
-      gamma -= u * gradient;
-      value += y * gradient;
-      slope += y * change;
-    }
-    slope = (slope - value / alpha) / alpha;
-    value /= alpha;
-  }
-
-  // h(t), by its power series sum_k (k + 1) t^k / (k + 2)! for small t.
-  static double slope_of_ratio(double t) {
-    if (std::fabs(t) > 0.5) return (t * std::exp(t) - std::expm1(t)) / (t * t);
-    double series = 1;
-    for (int k = 14; k > 0; --k) series = 1 + t * series * (k + 1) / (static_cast<double>(k) * (k + 2));
-    return series / 2;
+    const Vec<T> a = splat(static_cast<T>(alpha - 1));
+    double sums[4] = {};
+    sum_terms<T>(row.m, sums, [&](int64_t i, Vec<T>* part) {
+      const Vec<T> y = load_left(row.y + i, row.m - i, T(1)), u = load_left(row.v + i, row.m - i, T(0));
+      const Vec<T> logarithm = log2_of<T>(larger(y, splat(smallest_normal<T>))) * splat(T(ln_2));
+      Vec<T> phi, h;
+      exponential_ratio<T>(a * logarithm, &phi, &h);
+      const Vec<T> gradient = logarithm * phi, change = logarithm * logarithm * h;
+      part[0] = times_plus(u, change, part[0]);
+      part[1] = times_plus(u, gradient, part[1]);
+      part[2] = times_plus(y, gradient, part[2]);
+      part[3] = times_plus(y, change, part[3]);
+    });
+    strength = -sums[0];
+    gamma = -sums[1];
+    value = sums[2] / alpha;
+    slope = (sums[3] - value) / alpha;
   }
 };
 

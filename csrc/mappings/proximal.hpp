@@ -111,6 +111,8 @@ struct ProxOscar : Proximal {
     const IsotonicSpace space(w.pooling, row.m);
     const auto weight = [&](int64_t k) { return lam * static_cast<double>(row.m - 1 - k); };
     const double margin = doubt(row.m, largest_size(row) + weight(0));
+    rank_sizes(row.x, row.m, w.y, w, space.ranked);
+    for (int64_t k = 0; k < row.m; ++k) space.ranked[k].value = std::fabs(w.x[space.ranked[k].position]);
     const bool is_sure = prox_owl(w.x, row.m, weight, space, margin, w.y);
     if (row.is_final(is_sure) || lam == 0) return;
     for (int64_t i = 0; i < row.m; ++i) space.ranked[i] = {std::fabs(static_cast<double>(row.x[i])), i};

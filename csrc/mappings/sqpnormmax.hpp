@@ -133,15 +133,18 @@ struct PnormGrads {
 
   template <class T>
   PnormGrads(const CompactedRow<T>& row, double p) {
-    double mass = 0, mass_log = 0, along = 0, along_log = 0;
-    for (int64_t i = 0; i < row.m; ++i) {
-      const double y = static_cast<double>(row.y[i]), u = static_cast<double>(row.v[i]), logarithm = std::log(y);
-      const double power = p == 1.5 ? std::sqrt(y) : std::exp((p - 1) * logarithm);
-      mass += power * y;
-      mass_log += power * y * logarithm;
-      along += u * power;
-      along_log += u * power * logarithm;
-    }
+    const Vec<T> exponent = splat(static_cast<T>(p - 1));
+    double sums[4] = {};
+    sum_terms<T>(row.m, sums, [&](int64_t i, Vec<T>* part) {
+      const Vec<T> y = load_left(row.y + i, row.m - i, T(0)), u = load_left(row.v + i, row.m - i, T(0));
+      const Vec<T> logarithm = log2_of<T>(larger(y, splat(smallest_normal<T>)));
+      const Vec<T> power = exp2_of<T>(exponent * logarithm), term = power * y, along = power * u;
+      part[0] += term;
+      part[1] = times_plus(term, logarithm, part[1]);
+      part[2] += along;
+      part[3] = times_plus(along, logarithm, part[3]);
+    });
+    const double mass = sums[0], mass_log = sums[1] * ln_2, along = sums[2], along_log = sums[3] * ln_2;
     const double log_norm = std::log(mass) / p, slope = (mass_log / mass - log_norm) / p;
     const double factor = std::exp((2 - p) * log_norm);
     strength = -factor * (along_log + ((2 - p) * slope - log_norm) * along);

@@ -98,7 +98,9 @@ int32_t prox_owl_rows(const Rows<T>& call, const double* weights) {
       }
       for (int64_t k = 0; k < call.d; ++k) w.x[k] = static_cast<double>(row.x[k]);
       const auto weight = [&](int64_t k) { return weights[k]; };
-      prox_owl(w.x, call.d, weight, IsotonicSpace(w.pooling, call.d), 0, w.y);
+      const IsotonicSpace space(w.pooling, call.d);
+      rank_sizes(row.x, call.d, w.y, w, space.ranked);
+      prox_owl(w.x, call.d, weight, space, 0, w.y);
       for (int64_t k = 0; k < call.d; ++k) z[k] = static_cast<T>(w.y[k]);
     }
   });

@@ -47,8 +47,9 @@ constexpr int64_t prefetched_row = 512;
 constexpr int64_t streamed_bytes = int64_t{1} << 21;
 constexpr int64_t sorted_at_once = 4096;  // by one network, on the stack
 constexpr int64_t few_scores = 32;        // up to this many, a sort that carries positions is as fast
-// A taut string that reads every score more often than this goes to the linear-time dynamic programme.
-constexpr int64_t string_readings = 8;
+// A taut string that reads more than so many scores, and then every score more often than this, goes to the linear-time
+// dynamic programme.
+constexpr int64_t string_readings = 6, first_readings = 128;
 
 // --- Blocks of work ---
 // Block boundaries are fixed, so results do not depend on the number of threads.

@@ -286,3 +286,14 @@ def test_bad_arguments_are_named(changes: dict[str, Any], error: type[Exception]
     tensors = [arguments.pop(name) for name in "qkv"]
     with pytest.raises(error, match=match):
         regmax.attention(*tensors, **arguments)
+
+
+@pytest.mark.parametrize("layout", ["nested", "jagged", "sparse"])
+def test_tensors_that_are_not_dense_are_an_error(layout: str) -> None:
+    rows = [torch.randn(3, 4), torch.randn(2, 4)]
+    if layout == "sparse":
+        q = torch.randn(2, 3, 4).to_sparse()
+    else:
+        q = torch.nested.nested_tensor(rows, layout=torch.jagged if layout == "jagged" else torch.strided)
+    with pytest.raises(TypeError, match="needs a dense tensor"):
+        regmax.attention(q, q, q)

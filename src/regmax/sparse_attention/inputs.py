@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from regmax.arrays import check_plain
 from regmax.frontends.checks import broadcasts
 
 CALL = "attention(q, k, v)"
@@ -74,6 +75,7 @@ def _check_tensors(q: Any, k: Any, v: Any) -> None:
     for name, x in (("q", q), ("k", k), ("v", v)):
         if not isinstance(x, Tensor):
             raise TypeError(f"`{CALL}` needs torch tensors. Got {type(x).__name__} for {name}.")
+        check_plain(CALL, x)
         if not x.dtype.is_floating_point:
             raise TypeError(f"`{CALL}` needs floating-point tensors. Got {x.dtype} for {name}.")
         if x.ndim < 2:
