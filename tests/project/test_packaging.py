@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,27 @@ def test_a_wrong_tag_is_no_release(
     assert check_version.main([]) == check_version.main([f"v{regmax.__version__}"]) == 0
     assert check_version.main(["v9.9.9"]) == 1
     assert "9.9.9" in capsys.readouterr().out
+
+
+def test_an_sdist_with_files_of_an_environment_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import check_installations
+
+    sdist, source = tmp_path / "regmax-1.tar.gz", tmp_path / "file"
+    source.touch()
+    with tarfile.open(sdist, "w:gz") as archive:
+        for name in ("PKG-INFO", ".venv/lib/CMakeLists.txt", "src/regmax/build.py"):
+            archive.add(source, f"regmax-1/{name}")
+    assert check_installations.strangers(sdist) == [".venv"]
+    folder = tmp_path / "dist"
+    folder.mkdir()
+    for name in (sdist.name, "regmax-1-py3-none-any.whl", "regmax-1-cp310-abi3-linux_x86_64.whl"):
+        (folder / name).write_bytes(sdist.read_bytes())
+    monkeypatch.setattr(sys, "argv", ["check_installations.py", str(folder)])
+    assert check_installations.main() == 1
+    assert "must hold only the sources. Got .venv." in capsys.readouterr().err
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 cannot read pyproject.toml")
