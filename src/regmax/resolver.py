@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from regmax import functional
-from regmax.arrays import is_module
+from regmax.arrays import NUMBER, is_module
 from regmax.mappings import MAPPINGS, named, parse
 from regmax.regularizers import NegativeEntropy, Regularizer
 
@@ -25,7 +25,7 @@ class Resolved:
     @property
     def is_softmax(self) -> bool:
         """Whether this is softmax at one temperature."""
-        return isinstance(self.omega, NegativeEntropy) and isinstance(self.gamma, int | float)
+        return isinstance(self.omega, NegativeEntropy) and isinstance(self.gamma, NUMBER)
 
     def __call__(self, scores: Any, dim: int = -1, *, mask: Any = None) -> Any:
         """The weights."""

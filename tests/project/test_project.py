@@ -43,7 +43,7 @@ def test_every_requirement_of_the_checks_is_pinned_once() -> None:
     assert len(pins) == len(set(pins))
     project = (ROOT / "pyproject.toml").read_text()
     extras = re.findall(
-        r"^(?:torch|plots|cli|experiments|docs|dev) = \[(.*?)\]$", project, re.MULTILINE | re.DOTALL
+        r"^(?:torch|plots|cli|experiments|docs|test|dev) = \[(.*?)\]$", project, re.MULTILINE | re.DOTALL
     )
     required = {name for extra in extras for name in re.findall(r'"([a-z0-9-]+)(?:>=[0-9.]+)?"', extra)}
     assert {"torch", "matplotlib", "rich", "sacrebleu", "pytest"} <= required

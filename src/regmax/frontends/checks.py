@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from regmax.arrays import check_plain, framework, is_floating
+from regmax.arrays import NUMBER, check_plain, framework, is_floating
 
 
 def check_scores(call: str, x: Any) -> None:
@@ -43,7 +43,11 @@ def broadcasts(shape: Any, target: Any) -> bool:
     """Whether `shape` broadcasts to exactly `target`."""
     if len(shape) > len(target):
         return False
-    return all(a in (1, b) for a, b in zip(reversed(shape), reversed(target), strict=False))
+    # No generator: the compiler of torch 2.9 and before does not trace `zip` of reversed sizes.
+    for i in range(1, len(shape) + 1):  # noqa: SIM110
+        if shape[-i] != 1 and shape[-i] != target[-i]:
+            return False
+    return True
 
 
 def parameter_shape(call: str, shape: Any, x_shape: Any, dim: int) -> tuple[int, ...]:
@@ -151,7 +155,7 @@ def check_capped_arrays(x: Any, upper: Any, total: Any) -> None:
         call = f"project_capped_simplex(..., {name}=...)"
         check_plain(call, value)
         if framework(value) is None:
-            if isinstance(value, bool) or not isinstance(value, int | float):
+            if isinstance(value, bool) or not isinstance(value, NUMBER):
                 raise TypeError(f"`{call}` must be a number or an array. Got {type(value).__name__}.")
         elif framework(value) != framework(x):
             raise TypeError(

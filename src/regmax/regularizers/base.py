@@ -2,10 +2,10 @@
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from regmax.arrays import as_number, is_array, is_floating, same
+from regmax.arrays import NUMBER, as_number, is_array, is_floating, same
 
 
 class Regularizer(ABC):
@@ -62,7 +62,7 @@ class KernelRegularizer(Regularizer):
 
     def with_theta(self, theta: Any) -> "KernelRegularizer":
         """The same regularizer at another strength."""
-        return self if self.strength is None else replace(self, **{self.strength: theta})
+        return self.made(theta)
 
     @property
     def call(self) -> str:
@@ -106,7 +106,7 @@ class Bounds:
                 raise TypeError(
                     f"`{self.call}` must be a number or a floating-point array. Got {theta.dtype}."
                 )
-        elif isinstance(theta, bool) or not isinstance(theta, int | float):
+        elif isinstance(theta, bool) or not isinstance(theta, NUMBER):
             raise TypeError(
                 f"`{self.call}` must be a number or a floating-point array. Got {type(theta).__name__}."
             )

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_compiling, is_exporting
 
+from regmax.arrays import NUMBER
 from regmax.frontends.checks import parameter_shape
 from regmax.frontends.torch.modes import TYPES, in_transform, is_plain
 from regmax.kernels import native
@@ -46,7 +47,7 @@ def _is_readable(x: Tensor) -> bool:
 
 
 def _is_strength(value: Any) -> bool:
-    return isinstance(value, int | float) or (type(value) in TYPES and value.is_cpu and _is_readable(value))
+    return isinstance(value, NUMBER) or (type(value) in TYPES and value.is_cpu and _is_readable(value))
 
 
 def sparse_attention(inputs: Inputs, found: Resolved, *, return_weights: Any) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from regmax.arrays import NUMBER
 from regmax.kernels.tensors.chains import Chain, Runs, equal_neighbours
 from regmax.kernels.tensors.owl import oscar_weights, shrink_product
 from regmax.kernels.tensors.rows import as_tensor, kept_positions
@@ -40,7 +41,7 @@ def jacobian_product(
     product = torch.where(kept, _PRODUCT[kernel](y, v, kept, as_tensor(theta, y)), 0)
     product = torch.where(spoiled & kept, torch.nan, product)
     # No division by 1: it would enlarge the graph of a second derivative.
-    return product if isinstance(gamma, int | float) and gamma == 1 else product / as_tensor(gamma, y)
+    return product if isinstance(gamma, NUMBER) and gamma == 1 else product / as_tensor(gamma, y)
 
 
 def _softmax(y: Tensor, v: Tensor) -> Tensor:

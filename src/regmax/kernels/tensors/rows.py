@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from regmax.arrays import NUMBER
+
 
 def kept_positions(keep: Tensor | None, x: Tensor) -> Tensor:
     """Return `keep` in the shape of `x`, True everywhere for None."""
@@ -26,7 +28,7 @@ def divided(kernel: str, x: Tensor, kept: Tensor, gamma: float | Tensor) -> Tens
     A mapping onto the simplex does not change if a constant is added to its scores: they are divided relative to the
     largest kept score. Those of a proximal operator are not.
     """
-    if isinstance(gamma, int | float) and gamma == 1:
+    if isinstance(gamma, NUMBER) and gamma == 1:
         return x
     if not kernel.startswith("prox"):
         top = torch.where(kept, x, -torch.inf).amax(-1, keepdim=True)
