@@ -19,7 +19,7 @@ export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-frameworks lint format bench docs site coverage sanitize arm clean
+.PHONY: help demo test test-frameworks test-gpu lint format bench docs site coverage sanitize arm clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -31,7 +31,11 @@ test: lint $(PAPERS_CODE) site ## all checks, all tests, all doctests
 	pytest -q -n 2 --ignore=tests/frameworks
 
 test-frameworks: $(FRAMEWORKS) ## the tests of JAX, ONNX and Triton, which it installs
-	pytest -q -n 2 tests/frameworks
+	pytest -q -n 2 tests/frameworks --ignore=tests/frameworks/triton
+	TRITON_INTERPRET=1 pytest -q -n 2 tests/frameworks/triton
+
+test-gpu: $(INSTALLED) ## the Triton kernels on this machine's GPU, against the CPU in float64
+	pytest -q tests/gpu
 
 lint: $(INSTALLED) ## formatting, lint, types and the direction of imports and includes
 	ruff format --check --output-format concise .
