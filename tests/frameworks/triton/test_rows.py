@@ -13,7 +13,7 @@ pytest.importorskip("triton")
 import torch
 from row_families import FAMILIES, rows
 
-from regmax.kernels import reference, tensors, triton
+from regmax.kernels import native, reference, tensors, triton
 from regmax.kernels.triton import launch
 
 KERNELS = [
@@ -202,3 +202,22 @@ def test_wide_strides_inside_a_row_are_copied() -> None:
     x = torch.empty(2, 3, device="meta").as_strided((2, 3), (1, 2**30))
     assert launch.narrow(x).stride() == (3, 1)
     assert launch.narrow(torch.empty(5, 4).T).stride() == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "theta", "d"),
+    [("fusedmax", 0.01, 4096), ("fusedmax", 0.1, 4096), ("sparsemax", None, 4096), ("oscarmax", 0.001, 512)],
+)
+def test_the_algorithms_on_whole_long_rows(
+    monkeypatch: pytest.MonkeyPatch, kernel: str, theta: Any, d: int
+) -> None:
+    """One row of every family in a tile as long as the row, which no GPU holds: the algorithm, not the shipped tile."""
+    monkeypatch.setattr(launch, "TILES", [(16, d)])
+    x = rows(1, d)
+    y = triton.argmax(kernel, torch.tensor(x), None, theta)
+    expected = native.argmax(kernel, x.astype(np.float64), None, theta)
+    np.testing.assert_allclose(y.double(), expected, rtol=0, atol=VALUES)
+    # A score on the threshold may get almost nothing instead of zero: in the tied families only.
+    differ = (y.numpy() > 0) != (expected > 0)
+    assert expected[differ].max(initial=0) < 1e-6
+    assert {list(FAMILIES)[row] for row in differ.any(1).nonzero()[0]} <= {"tied", "zeros and ones", "steps"}
