@@ -29,8 +29,8 @@ MAKEFLAGS += --jobs=2
 endif
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-frameworks test-long test-here lint lint-workflows format bench docs site coverage sanitize arm \
-  cross dist pure check-dist check-version wheels clean
+.PHONY: help demo test test-frameworks test-gpu test-long test-here lint lint-workflows format bench docs site coverage \
+  sanitize arm cross dist pure check-dist check-version wheels clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -42,7 +42,8 @@ test: lint $(PAPERS_CODE) site ## all checks, all tests, all doctests
 	pytest -q -n 2 --ignore=tests/frameworks
 
 test-frameworks: $(FRAMEWORKS) ## the tests of JAX, ONNX and Triton, which it installs
-	pytest -q -n 2 tests/frameworks || test $$? -eq 5  # 5: no tests were collected
+	pytest -q -n 2 tests/frameworks --ignore=tests/frameworks/triton || test $$? -eq 5  # 5: no tests were collected
+	TRITON_INTERPRET=1 pytest -q -n 2 tests/frameworks/triton
 
 # The same laws on more rows. `make test-long SEED=7 ROWS=10000000` draws others.
 SEED ?= 1
@@ -59,6 +60,9 @@ TESTS_HERE ?= tests/laws tests/kernels tests/frontends tests/attention tests/nn 
 test-here: ## the library's tests in the environment of PYTHON, into which it installs them
 	$(PYTHON) -m pip install --quiet -c $(CONSTRAINTS) '.[test,torch,plots,cli,transformers]'
 	$(PYTHON) -m pytest -q -n 2 --hypothesis-profile=few $(TESTS_HERE)
+
+test-gpu: $(INSTALLED) ## the Triton kernels on this machine's GPU, against the CPU in float64
+	pytest -q tests/gpu
 
 lint: $(INSTALLED) ## formatting, lint, types and the direction of imports and includes
 	ruff format --check --output-format concise .

@@ -18,6 +18,7 @@ def show_versions() -> None:
         NumPy    ...
         torch    ...
         core     ...
+        triton   ...
         threads  ...
     """
     for name, value in versions().items():
@@ -32,6 +33,7 @@ def versions() -> dict[str, str]:
         "NumPy": _version("numpy"),
         "torch": _version("torch"),
         "core": _core(),
+        "triton": _triton(),
         "threads": str(_threads()),
     }
 
@@ -51,6 +53,15 @@ def _core() -> str:
     if native.available():
         return f"native core: {native.instruction_set()}"
     return "no native core: tensor operations"
+
+
+def _triton() -> str:
+    from regmax.kernels import triton
+
+    if not triton.installed():
+        return "not installed: tensor operations on GPUs"
+    used = "kernels for GPUs, experimental" if triton.available() else "switched off by REGMAX_TRITON"
+    return f"{_version('triton')}: {used}"
 
 
 def _threads() -> int:

@@ -1,10 +1,11 @@
 """The kernel interface: every mapping as a function on rows, and its Jacobian product.
 
-Three implementations of one interface, on rows (n, d):
+Four implementations of one interface, on rows (n, d):
 
 * `reference` -- one row at a time, exact to rounding: the specification that the others are tested against;
 * `native` -- the C++ core, on NumPy arrays and CPU tensors;
-* `tensors` -- batched PyTorch operations, on every device.
+* `tensors` -- batched PyTorch operations, on every device;
+* `triton` -- kernels for GPUs, without the proximal operators and softmax; experimental.
 
 `argmax(kernel, x, keep=None, theta=None, *, gamma=1.0)` maps the rows of x / gamma, and
 `jacobian_product(kernel, y, v, keep=None, theta=None, *, gamma=1.0)` computes J v / gamma, J the Jacobian at

@@ -17,7 +17,7 @@ from torch._C._functorch import is_legacy_batchedtensor
 from torch.autograd import Function
 from torch.autograd import function as torch_function
 
-from regmax.frontends.torch import ops
+from regmax.frontends.torch import accelerators, ops
 from regmax.frontends.torch.modes import is_plain, nested_forward_mode
 from regmax.kernels import KERNELS, native, tensors
 
@@ -46,6 +46,8 @@ def map_rows(x: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> tuple
     """Weights and bits of rows, on any device; `bits` is empty if tensor operations computed the weights."""
     if not has_kernel(x, kernel):
         no_bits = x.new_empty([0, *x.shape[:-1], 1], dtype=torch.int64)
+        if accelerators.has_kernel(x, kernel):
+            return accelerators.argmax(x, keep, theta, kernel), no_bits
         return tensors.argmax(kernel, x, keep, theta), no_bits
     if is_plain(x):
         bits = x.new_empty(ops.bits_shape(x, kernel), dtype=torch.int64)
@@ -61,6 +63,8 @@ def product(
     batched = is_legacy_batchedtensor(v)  # by `autograd.grad(..., is_grads_batched=True)`
     if core and not batched and not is_grad_enabled() and is_plain(v):
         return ops.call_jacobian_product(v, y, bits, keep, *_split(theta), 1.0, kernel)
+    if accelerators.has_kernel(y, kernel) and not batched and not is_grad_enabled():
+        return accelerators.product(v, y, keep, theta, kernel)
     if not core or batched or not KERNELS[kernel].constant_jacobian:
         return tensors.jacobian_product(kernel, y, v, keep, theta)
     constant = theta.detach() if isinstance(theta, Tensor) else theta
