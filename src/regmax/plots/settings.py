@@ -76,5 +76,9 @@ def titled(name: str, omega: Any, gamma: float = 1.0) -> str:
     """
     row = row_of(omega)
     strength = None if row is None else row.strength
-    own = [] if row is None or strength is None else [f"{row.symbol} = {getattr(omega, strength):g}"]
+    own = (
+        []
+        if row is None or strength is None
+        else [f"{row.symbol or strength} = {getattr(omega, strength):g}"]
+    )
     return ", ".join([name, *own, *([] if gamma == 1.0 else [f"γ = {gamma:g}"])])
