@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import regmax
-from regmax.plots import model_examples
+from regmax.cli import main
+from regmax.plots import compare_examples, model_examples
 
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
@@ -83,3 +84,41 @@ def test_an_encoder_decoder_attends_from_what_it_writes(tmp_path: Path) -> None:
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"is not a model's folder: it has no config\.json"):
         model_examples(tmp_path, [TEXT])
+
+
+def test_two_models_are_compared_head_by_head(tmp_path: Path) -> None:
+    folders = {name: saved(bert(), tmp_path / name) for name in ("one", "two")}
+    found = {name: model_examples(folder, [TEXT]) for name, folder in folders.items()}
+    (example,) = compare_examples(found).examples
+    assert [view.model for view in example.views] == ["one"] * 4 + ["two"] * 4
+    assert [view.layer for view in example.views[:4]] == ["layer 1"] * 2 + ["layer 2"] * 2
+    with pytest.raises(
+        ValueError, match=r"needs the same sentences and tokens in all models. Got others for 'two'"
+    ):
+        compare_examples({"one": found["one"], "two": model_examples(folders["two"], ["the ship"])})
+    with pytest.raises(ValueError, match=r"needs two or more models. Got 1"):
+        compare_examples({"one": found["one"]})
+    out = tmp_path / "page.html"
+    arguments = [argument for folder in folders.values() for argument in ("--model", str(folder))]
+    assert main(["explore", *arguments, "--text", TEXT, "--out", str(out)]) == 0
+    assert '"start":["softmax,gamma=1,view=0","softmax,gamma=1,view=4"],"show":"heads"' in out.read_text()
+    assert main(["explore", *arguments[:2], *arguments[:2], "--text", TEXT, "--out", str(out)]) == 2
+
+
+def test_a_model_that_was_saved_with_a_mapping_shows_its_own_weights(tmp_path: Path) -> None:
+    sparse = regmax.integrations.transformers
+    sparse.register()
+    model = bert().eval()
+    model.set_attn_implementation("sparsemax")
+    saved(model, tmp_path)
+    sparse.save_pretrained(model, tmp_path)
+    (example,) = model_examples(tmp_path, [TEXT]).examples
+    assert [view.name for view in example.views] == [f"layer {i}, head {j}" for i in (1, 2) for j in (1, 2)]
+    ids = torch.tensor([[WORDS.index(word) for word in example.source]])
+    with torch.no_grad(), regmax.record_attention(model) as record:
+        model(ids)
+    heads = torch.cat([y[0] for y in map(record.dense, record)]).double().numpy()
+    for view, y in zip(example.views, heads, strict=True):
+        assert view.mapping is not None
+        np.testing.assert_allclose(view.mapping(view.scores), y, atol=1e-6)
+    assert any((y == 0).any() for y in heads)

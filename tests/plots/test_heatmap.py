@@ -130,6 +130,32 @@ def test_axes_given_are_drawn_into_and_nothing_global_changes(monkeypatch: pytes
     assert len(right.collections) == 2
 
 
+def test_heat_maps_in_subplots_share_a_scale_and_a_named_colour_bar_and_cut_no_label() -> None:
+    figure = Figure(figsize=(9, 4))
+    words = ["Leuchtturmwärter", "gesehen", "haben", "vielleicht"]
+    rows = np.array([[0.6, 0.4, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]])
+    axes = figure.subplots(1, 3)
+    for ax, scale in zip(axes, (0.5, 1.0, 0.25), strict=True):
+        attention_heatmap(
+            scale * rows, words, ["eins", "Donaudampfschiff"], ax=ax, annotate=True, clustered=True
+        )
+    limits = {one.get_clim() for ax in axes for one in ax.collections if one.get_gid() == "weights"}
+    assert limits == {(0, 0.6)}
+    (bar,) = [ax for ax in figure.axes if ax not in axes.tolist()]
+    assert bar.get_ylabel() == "attention weight"
+    figure.draw_without_rendering()
+    whole = figure.bbox
+    for ax in axes:
+        for label in (*ax.get_xticklabels(), *ax.get_yticklabels()):
+            box = label.get_window_extent()
+            assert whole.x0 <= box.x0
+            assert box.x1 <= whole.x1
+            assert box.y1 <= whole.y1
+    # The numbers on cells stay readable although the scale has changed since the first map.
+    (number,) = [text for text in axes[0].texts if text.get_text() == ".30"]
+    assert number.get_color() == colours.text_colour(0.5)
+
+
 def test_panels_share_one_scale_and_repeat_no_words() -> None:
     x = np.random.default_rng(0).normal(size=(3, 5))
     settings = [Setting("softmax"), Setting("fusedmax"), Setting("oscarmax")]

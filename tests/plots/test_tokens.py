@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import warnings
 
 import numpy as np
@@ -44,6 +45,11 @@ def test_the_first_letter_decides_the_direction(words: str, expected: bool) -> N
     assert text.is_right_to_left(words.split()) is expected
 
 
+@pytest.fixture(autouse=True)
+def _no_warning_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "_warned", set())
+
+
 def test_fonts_cover_what_they_can_and_say_what_is_missing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -60,6 +66,22 @@ def test_a_letter_that_no_font_has_is_a_box_and_one_warning(recwarn: pytest.Warn
     figure.savefig(io.BytesIO())
     assert [warning.category for warning in recwarn] == [text.MissingGlyphWarning]
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["□", "a□"]
+
+
+def test_the_warning_names_the_scripts_font_once(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    monkeypatch.setattr(text, "_covered", lambda tokens: (["DejaVu Sans"], set("".join(tokens))))
+    for _ in range(2):
+        text.fonts_for(["日本", "ไทย"])
+        text.fonts_for(["語", "🙂"])
+    fonts = [re.findall("install ([^,]*),", str(warning.message))[0] for warning in recwarn]
+    assert fonts == ["Noto Sans Thai", "Noto Sans CJK", "Noto Emoji"]
+
+
+def test_blanks_are_visible_in_labels() -> None:
+    figure = attention_heatmap([[0.25] * 4], ["", " ", "a\nb", "\t"], ["x"])
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["∅", "␣", "a↵b", "⇥"]
 
 
 def test_moses_escapes_are_undone_in_pictures_and_pages() -> None:

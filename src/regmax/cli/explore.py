@@ -11,6 +11,7 @@ from regmax.cli.parser import Parser
 from regmax.plots import (
     Examples,
     Setting,
+    compare_examples,
     demo_examples,
     model_examples,
     read_examples,
@@ -50,12 +51,27 @@ def _examples(options: Namespace) -> Examples:
     if options.model is not None:
         if not options.text:
             raise CommandError("--model needs a sentence: `--text 'A sentence.'`.")
-        return model_examples(options.model, options.text)
+        return _models(options.model, options.text)
     if options.text:
         raise CommandError("--text needs the model that reads it: `--model FOLDER`.")
     if options.run:
         return run_examples(options.run)
     return demo_examples() if options.json is None else read_examples(options.json)
+
+
+def _models(folders: Sequence[Path], texts: Sequence[str]) -> Examples:
+    """One model, or several side by side."""
+    if len(folders) == 1:
+        return model_examples(folders[0], texts)
+    names = [folder.resolve().name for folder in folders]
+    labels = [
+        name if names.count(name) == 1 else str(folder) for name, folder in zip(names, folders, strict=True)
+    ]
+    if len(set(labels)) < len(labels):
+        raise CommandError(f"--model must name different folders. Got {folders[0]} twice.")
+    return compare_examples(
+        {label: model_examples(folder, texts) for label, folder in zip(labels, folders, strict=True)}
+    )
 
 
 def _report(options: Namespace) -> Path:
@@ -76,9 +92,8 @@ def parser() -> Parser:
     )
     source = made.add_mutually_exclusive_group()
     source.add_argument("--json", type=Path, metavar="FILE", help="sentences and their scores")
-    source.add_argument(
-        "--model", type=Path, metavar="FOLDER", help="a local transformers model; needs --text"
-    )
+    models = "a local transformers model; needs --text; may be repeated, for models side by side"
+    source.add_argument("--model", type=Path, action="append", metavar="FOLDER", help=models)
     folders = "the folder of a finished run; may be repeated, for models side by side"
     source.add_argument("--run", type=Path, action="append", metavar="FOLDER", help=folders)
     report = "put the runs' tables and learning curves above the explorer"

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
+from importlib import import_module
+from math import prod
 from typing import Any
 
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor
 from regmax.sparse_attention.weights import SparseWeights
 
 Take = Callable[[Tensor], None]
+_SHOWN = 2_000_000  # weights that a notebook shows at most
 
 # The active recordings. Attention layers ask `recorder` whether their weights are wanted.
 _active: list["_Recording"] = []
@@ -46,6 +49,17 @@ class AttentionRecord(Mapping[str, Sequence[SparseWeights]]):
 
     def __repr__(self) -> str:
         return f"AttentionRecord({ {name: len(calls) for name, calls in self._calls.items()} })"
+
+    def _repr_html_(self) -> str | None:
+        """The explorer's page in a notebook, with numbers for tokens; None, which shows the repr, for too many weights.
+
+        `regmax.plots.explore(record, tokens)` shows the words.
+        """
+        if not self._calls or sum(prod(calls[-1].shape) for calls in self._calls.values()) > _SHOWN:
+            return None
+        # By name: the pictures are a layer above this one, and are needed only in a notebook.
+        html: str = import_module("regmax.plots").explore(self)._repr_html_()
+        return html
 
     def dense(self, name: str, call: int = -1) -> Tensor:
         """The weights of one call as a dense tensor, in the module's shape, e.g. (batch, heads, queries, keys)."""

@@ -3,6 +3,7 @@
 Figures need matplotlib (the extra `plots`), the page needs nothing.
 """
 
+from regmax.plots.compared import compare_examples
 from regmax.plots.curves import mapping_curves
 from regmax.plots.examples import (
     Example,
@@ -18,6 +19,7 @@ from regmax.plots.heads import attention_heads
 from regmax.plots.heatmap import Panel, attention_heatmap, attention_panels
 from regmax.plots.learning import learning_curves
 from regmax.plots.model import model_examples
+from regmax.plots.notebook import Explorer, explore
 from regmax.plots.recorded import record_examples
 from regmax.plots.report import write_report
 from regmax.plots.runs import run_examples
@@ -27,6 +29,7 @@ from regmax.plots.surfaces import mapping_surfaces
 __all__ = [
     "Example",
     "Examples",
+    "Explorer",
     "FormatError",
     "Panel",
     "Setting",
@@ -34,7 +37,9 @@ __all__ = [
     "attention_heads",
     "attention_heatmap",
     "attention_panels",
+    "compare_examples",
     "demo_examples",
+    "explore",
     "explorer_page",
     "learning_curves",
     "mapping_curves",

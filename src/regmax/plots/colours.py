@@ -4,7 +4,8 @@ Weights differ only in lightness, and zero is lighter than any weight, so colour
 nothing.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from regmax.plots.explorer import palette
 
@@ -19,7 +20,8 @@ ON_HIGH: str = _LIGHT["onHigh"]
 TURN: float = _LIGHT["turn"]  # the share of the scale from which text on a cell is light
 
 # Wong's eight colours (Nature Methods, 2011), which colour-blind readers can distinguish; lines also differ in dashes.
-LINES = {
+Dashes = str | tuple[int, tuple[float, ...]]
+LINES: dict[str, tuple[str, Dashes]] = {
     "softmax": ("#000000", (0, (1, 1))),
     "sparsemax": ("#0072b2", (0, (5, 1.5))),
     "sqpnormmax": ("#009e73", (0, (5, 1.2, 1, 1.2))),
@@ -27,7 +29,7 @@ LINES = {
     "fusedmax": ("#d55e00", "solid"),
     "oscarmax": ("#cc79a7", (0, (3, 1, 1, 1, 1, 1))),
 }
-OTHER_LINE = ("#777777", "solid")  # a mapping without a choice above
+OTHER_LINE: tuple[str, Dashes] = ("#777777", "solid")  # a mapping without a choice above
 
 
 def weight_colours() -> "LinearSegmentedColormap":
@@ -40,3 +42,19 @@ def weight_colours() -> "LinearSegmentedColormap":
 def text_colour(share: float) -> str:
     """The colour of text on a cell whose weight is this share of the scale."""
     return ON_HIGH if share > TURN else ON_LOW
+
+
+_weights: "WeakKeyDictionary[Any, float]" = (
+    WeakKeyDictionary()
+)  # of the cells that bullets and numbers are on
+
+
+def on_weight(artist: Any, weight: float) -> None:
+    """Note the weight of the cell that a bullet or a number is on, for `recolour`."""
+    _weights[artist] = weight
+
+
+def recolour(artist: Any, scale: float) -> None:
+    """Keep a bullet or a number readable if the scale has changed."""
+    if artist in _weights:
+        artist.set_color(text_colour(_weights[artist] / scale))

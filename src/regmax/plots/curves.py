@@ -10,6 +10,7 @@ from regmax.functional import regularized_argmax, regularized_max
 from regmax.mappings import at
 from regmax.plots.colours import INK, LINES
 from regmax.plots.figures import figure_of, new_figure
+from regmax.plots.settings import titled
 from regmax.regularizers import Regularizer
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def mapping_curves(
     left.plot(t, np.maximum(t, 0), color="#999999", linewidth=1, label="max")
     inset = right.inset_axes((0.04, 0.6, 0.38, 0.38))
     for number, (name, omega) in enumerate(omegas.items()):
-        style = _style(name, number)
+        style = _style(name, number) | {"label": titled(name, omega, gamma)}
         left.plot(t, _lifted_max(omega, x, gamma), **style)
         y = regularized_argmax(omega, x, gamma=gamma)[:, 0]
         for part in (right, inset):
@@ -77,7 +78,7 @@ def _lifted_max(omega: Regularizer, x: NDArray[Any], gamma: float) -> NDArray[An
 def _style(name: str, number: int) -> dict[str, Any]:
     """A mapping's colour and dashes; for other names, the next of a cycle."""
     colour, dashes = LINES.get(name, (f"C{number}", "solid"))
-    return {"color": colour, "linestyle": dashes, "linewidth": 1.7, "label": name}
+    return {"color": colour, "linestyle": dashes, "linewidth": 1.7}
 
 
 def _finish(axes: "Axes", title: str) -> None:

@@ -34,6 +34,8 @@ class View:
     target: tuple[str, ...]
     scores: Scores  # (target, source); -inf is deleted
     mapping: Setting | None = None  # the mapping that the model was trained with
+    layer: str = ""  # of a head: heads of one layer are a row of the explorer's "All heads"
+    model: str = ""  # of several models, which the explorer compares
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Examples:
-    """The content of a page or a picture; `start` are the mappings that are shown first.
+    """The content of a page or a picture; `start` are the mappings, and `show` the picture, that are shown first.
 
     Example:
         >>> example = Example(("the", "dog"), (View("", ("der", "Hund"), np.eye(2)),))
@@ -69,6 +71,7 @@ class Examples:
     examples: tuple[Example, ...]
     title: str = "Attention weights"
     start: tuple[Setting, Setting] = (Setting("fusedmax"), Setting("softmax"))
+    show: str = "map"  # or "lines", or "heads"
 
 
 class FormatError(ValueError):
@@ -172,9 +175,9 @@ def _view(content: dict[str, Any], place: str, source: list[str], example: dict[
     scores = [_row(row, f"{place}.scores[{i}]", len(source)) for i, row in enumerate(rows)]
     mapping = None if content.get("mapping") is None else _setting(content["mapping"], f"{place}.mapping")
     name = _text(content.get("name", ""), f"{place}.name") if example else ""
-    return View(
-        name or place.rpartition(".")[2], tuple(readable(target)), np.array(scores, np.float64), mapping
-    )
+    layer, model = (_text(content.get(key, ""), f"{place}.{key}") for key in ("layer", "model"))
+    name = name or place.rpartition(".")[2]
+    return View(name, tuple(readable(target)), np.array(scores, np.float64), mapping, layer, model)
 
 
 def _row(row: Any, place: str, d: int) -> list[float]:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from regmax.plots import colours
 from regmax.plots.figures import array, new_figure
+from regmax.plots.scale import name_bar
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,9 +59,7 @@ def attention_heads(
                     0.5, 1.3, f"head {head + 1}", transform=grid[i, j].transAxes, ha="center", fontsize=9
                 )
         grid[i, 0].set_ylabel(f"layer {layer + 1}", fontsize=9)
-    bar = figure.colorbar(image, ax=grid, shrink=0.6, aspect=24, pad=0.01)
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(labelsize=8, length=0)
+    name_bar(figure.colorbar(image, ax=grid, shrink=0.6, aspect=24, pad=0.01))
     return figure
 
 

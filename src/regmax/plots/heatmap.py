@@ -15,11 +15,11 @@ from regmax.plots import colours
 from regmax.plots.cells import Run, clusters, runs
 from regmax.plots.figures import array, figure_of, new_figure
 from regmax.plots.labels import label_columns, label_rows
+from regmax.plots.scale import share_scale
 from regmax.plots.text import fonts_for, is_right_to_left, readable, with_boxes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.collections import PolyCollection
     from matplotlib.figure import Figure
 
 _BULLETS = "oDs^"  # filled, then hollow: eight clusters per row before a bullet repeats
@@ -68,9 +68,11 @@ def attention_heatmap(
         clustered: mark the clusters of a row by distinct bullets, for oscarmax: in all rows, or in those that a list of
             booleans selects.
         annotate: write the numbers, one per rectangle, except for weights with a bullet.
-        largest: the weight of the darkest colour; by default the largest weight.
+        largest: the weight of the darkest colour; by default the largest weight of the figure.
         right_to_left: whether the source runs from right to left; by default decided by its first letter.
-        ax: axes to draw into, without a colour bar; by default those of a new figure.
+        ax: axes to draw into, e.g. of `plt.subplots`; by default those of a new figure. All heat maps of a figure have
+            one scale and one colour bar, and a figure without a layout engine gets the constrained layout, so that no
+            label is cut.
 
     Returns:
         The figure: `figure.savefig("attention.pdf")`.
@@ -87,8 +89,12 @@ def attention_heatmap(
             [panel], source_tokens, annotate=annotate, largest=largest, right_to_left=right_to_left
         )
     panel = _checked(panel, source_tokens)
+    figure = figure_of(ax)
+    if figure.get_layout_engine() is None:
+        figure.set_layout_engine("constrained")
     _draw(ax, panel, source_tokens, largest or _largest([panel]), annotate, right_to_left)
-    return figure_of(ax)
+    share_scale(figure, largest)
+    return figure
 
 
 def attention_panels(
@@ -130,13 +136,11 @@ def attention_panels(
     figure, grid = _grid(panels, width, columns)
     scale = largest or _largest(panels)
     for k, (ax, panel) in enumerate(zip(grid, panels, strict=True)):
-        drawn = _draw(ax, panel, source_tokens, scale, annotate, right_to_left)
+        _draw(ax, panel, source_tokens, scale, annotate, right_to_left)
         # Identical row labels are not repeated.
         if k % columns and list(panel.target_tokens) == list(panels[k - 1].target_tokens):
             ax.tick_params(axis="y", labelleft=False)
-    bar = figure.colorbar(drawn, ax=grid, shrink=0.6, pad=0.01, aspect=18, anchor=(0, 0))
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(labelsize=8, length=0)
+    share_scale(figure, scale)
     return figure
 
 
@@ -171,14 +175,14 @@ def _largest(panels: Sequence[Panel]) -> float:
 
 def _draw(
     ax: "Axes", panel: Panel, source: Sequence[str], scale: float, annotate: bool, right_to_left: bool | None
-) -> "PolyCollection":
+) -> None:
     source, target = readable(source), readable(panel.target_tokens)
     pieces = list(runs(panel.weights))
     ax.set_xlim(0, len(source))
     ax.set_ylim(len(target), 0)
     if is_right_to_left(source) if right_to_left is None else right_to_left:
         ax.invert_xaxis()
-    drawn = _draw_runs(ax, pieces, scale)
+    _draw_runs(ax, pieces, scale)
     bullets = list(_bullets(panel))
     _draw_bullets(ax, panel.weights, bullets, scale)
     if annotate:
@@ -189,10 +193,9 @@ def _draw(
     label_rows(ax, with_boxes(target), fonts)
     ax.set_title(with_boxes([panel.title])[0], fontsize=11, fontfamily=fonts)
     ax.spines[:].set_visible(False)
-    return drawn
 
 
-def _draw_runs(ax: "Axes", pieces: list[Run], scale: float) -> "PolyCollection":
+def _draw_runs(ax: "Axes", pieces: list[Run], scale: float) -> None:
     """One rectangle per range of equal weights: zeros in one collection, weights in another."""
     from matplotlib.collections import PolyCollection
 
@@ -206,7 +209,6 @@ def _draw_runs(ax: "Axes", pieces: list[Run], scale: float) -> "PolyCollection":
     weights.set_array(np.array([run.weight for run in others]))
     weights.set_clim(0, scale)
     ax.add_collection(weights)
-    return weights
 
 
 def _rectangle(run: Run) -> list[tuple[float, float]]:
@@ -227,15 +229,18 @@ def _draw_bullets(
 ) -> None:
     size = 0.22 * min(ax.get_window_extent().width / weights.shape[1], 30)
     for row, number, places in bullets:
-        colour = colours.text_colour(weights[row, places[0]] / scale)
+        weight = float(weights[row, places[0]])
         style = {
             "marker": _BULLETS[number // 2 % len(_BULLETS)],
             "markersize": size,
-            "markeredgecolor": colour,
-            "markerfacecolor": "none" if number % 2 else colour,
+            "fillstyle": "none" if number % 2 else "full",
+            "color": colours.text_colour(weight / scale),
         }
         heights = np.full(len(places), row + 0.5)
-        ax.plot(np.array(places) + 0.5, heights, linestyle="none", gid=f"cluster {row}.{number}", **style)
+        (drawn,) = ax.plot(
+            np.array(places) + 0.5, heights, linestyle="none", gid=f"cluster {row}.{number}", **style
+        )
+        colours.on_weight(drawn, weight)
 
 
 def _write_weights(ax: "Axes", pieces: list[Run], scale: float) -> None:
@@ -244,4 +249,5 @@ def _write_weights(ax: "Axes", pieces: list[Run], scale: float) -> None:
             text = f"{run.weight:.2f}".removeprefix("0")
             place = ((run.start + run.stop) / 2, run.row + 0.5)
             colour = colours.text_colour(run.weight / scale)
-            ax.text(*place, text, ha="center", va="center", fontsize=7, color=colour)
+            written = ax.text(*place, text, ha="center", va="center", fontsize=7, color=colour)
+            colours.on_weight(written, run.weight)

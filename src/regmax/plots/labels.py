@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regmax.plots.figures import figure_of
-from regmax.plots.text import isolated, shortened
+from regmax.plots.text import isolated, shortened, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +24,7 @@ def label_columns(axes: "Axes", tokens: Sequence[str], importance: NDArray[Any],
     shown = _chosen(importance, math.ceil(1.15 * size / step))
     upright = len(shown) == len(tokens) and max(map(_width, tokens)) * size <= 0.95 * step
     slant: dict[str, Any] = {} if upright else {"rotation": 45, "ha": "left", "rotation_mode": "anchor"}
-    texts = [isolated(shortened(tokens[j])) for j in shown]
+    texts = [isolated(shortened(visible(tokens[j]))) for j in shown]
     axes.set_xticks(np.asarray(shown) + 0.5, texts, fontsize=size, fontfamily=fonts, **slant)
     axes.tick_params(axis="x", length=0, pad=2, top=True, labeltop=True, bottom=False, labelbottom=False)
 
@@ -34,7 +34,7 @@ def label_rows(axes: "Axes", tokens: Sequence[str], fonts: list[str]) -> None:
     step = _points(axes)[1] / len(tokens)
     size = _size(step)
     shown = range(0, len(tokens), math.ceil(1.15 * size / step))
-    texts = [isolated(shortened(tokens[i])) for i in shown]
+    texts = [isolated(shortened(visible(tokens[i]))) for i in shown]
     axes.set_yticks(np.asarray(shown) + 0.5, texts, fontsize=size, fontfamily=fonts)
     axes.tick_params(axis="y", length=0, pad=3)
 

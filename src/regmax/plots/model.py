@@ -1,24 +1,20 @@
 """The attention scores of a transformers model in a local folder.
 
-A mapping depends on a row of scores only up to a constant, and softmax's weights y determine the scores up to a
-constant: x = log y + const. So the scores are computed from the weights, which every model can return, however it
-computes attention.
+A model that was saved with a mapping of regmax is run with it, and its weights are recorded.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from regmax.extras import how_to_install
 from regmax.plots.examples import Example, Examples, View
+from regmax.plots.recorded import record_examples
+from regmax.plots.scores import scores_of
 from regmax.plots.settings import Setting
 from regmax.plots.text import readable
-
-# Models compute softmax in float32 even if the rest is float64: weights below float32's smallest number are zero.
-_FAR = float(np.log(np.finfo(np.float32).smallest_subnormal))
 
 LONGEST = 128  # tokens that an encoder-decoder generates at most
 
@@ -27,7 +23,8 @@ def model_examples(folder: Path | str, texts: Sequence[str]) -> Examples:
     """The attention of a model over `texts`: one view per layer and head.
 
     An encoder or a decoder attends to the text itself. An encoder-decoder generates its output greedily, which attends
-    to the text.
+    to the text. An encoder or decoder that `regmax.integrations.transformers.save_pretrained` saved keeps its mappings:
+    the page starts with its own weights.
 
     Args:
         folder: a local folder with a model and its tokenizer, as `save_pretrained` writes them.
@@ -55,14 +52,55 @@ def model_examples(folder: Path | str, texts: Sequence[str]) -> Examples:
         )
     config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    if getattr(config, "regmax", None) is not None:
+        return _recorded(folder, config, tokenizer, texts)
     kind = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModel
     model = kind.from_pretrained(folder, local_files_only=True, attn_implementation="eager").eval()
     attend = _cross_attention if config.is_encoder_decoder else _self_attention
     with torch.no_grad():
         examples = tuple(attend(model, tokenizer, text) for text in texts)
     return Examples(
-        examples, title=f"Attention of {Path(folder).name}", start=(Setting("fusedmax"), Setting("softmax"))
+        examples,
+        title=f"Attention of {Path(folder).name}",
+        start=(Setting("fusedmax"), Setting("softmax")),
+        show="heads",
     )
+
+
+def _recorded(folder: Path | str, config: Any, tokenizer: Any, texts: Sequence[str]) -> Examples:
+    """The weights of a model with a mapping of regmax."""
+    import torch
+    from transformers import AutoModel
+
+    from regmax.integrations.transformers import from_pretrained
+    from regmax.nn.recording import record_attention
+
+    if config.is_encoder_decoder:
+        raise ValueError(
+            "`model_examples(folder, texts)` shows encoders and decoders with a mapping of regmax. Got an "
+            "encoder-decoder: record it with `record_attention`, and use `record_examples`."
+        )
+    model = from_pretrained(AutoModel, folder, local_files_only=True).eval()
+    examples = []
+    for text in texts:
+        inputs = tokenizer(text, return_tensors="pt")
+        with torch.no_grad(), record_attention(model) as record:
+            model(**inputs)
+        tokens = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0])
+        found = record_examples(record, tokens, title=f"Attention of {Path(folder).name}")
+        (example,) = found.examples
+        examples.append(replace(example, name=text, views=tuple(_numbered(example.views))))
+    return replace(found, examples=tuple(examples))
+
+
+def _numbered(views: Sequence[View]) -> Iterator[View]:
+    """The views with the names of a model's, "layer 1, head 2", instead of its modules'."""
+    layers = list(dict.fromkeys(view.layer for view in views))
+    heads: Counter[str] = Counter()
+    for view in views:
+        heads[view.layer] += 1
+        layer = f"layer {layers.index(view.layer) + 1}"
+        yield replace(view, name=f"{layer}, head {heads[view.layer]}", layer=layer)
 
 
 def _self_attention(model: Any, tokenizer: Any, text: str) -> Example:
@@ -90,18 +128,6 @@ def _views(attentions: Sequence[Any], target: tuple[str, ...]) -> Iterator[View]
         raise ValueError("the model returns no attention weights: nothing can be shown.")
     for layer, heads in enumerate(attentions, start=1):
         for head, y in enumerate(heads[0].double().numpy(), start=1):
-            yield View(f"layer {layer}, head {head}", target, scores_of(y), Setting("softmax"))
-
-
-def scores_of(y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scores whose softmax is y, (target, source), to seven digits; positions masked by a causal model are -inf.
-
-    Example:
-        >>> scores_of(np.array([[1.0, 0.0], [0.25, 0.75]])).tolist()
-        [[0.0, -inf], [-1.386294, -0.2876821]]
-    """
-    zero = y == 0
-    x = np.where(zero, _FAR, np.log(np.where(zero, 1.0, y)))
-    causal = y.shape[0] == y.shape[1] and not np.triu(y, 1).any()
-    rounded = np.array([float(f"{score:.7g}") for score in x.ravel()]).reshape(x.shape)
-    return np.where(np.triu(np.ones(y.shape, bool), 1), -np.inf, rounded) if causal else rounded
+            yield View(
+                f"layer {layer}, head {head}", target, scores_of(y), Setting("softmax"), f"layer {layer}"
+            )

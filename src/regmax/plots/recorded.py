@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from regmax.plots.examples import Example, Examples, View
 from regmax.plots.figures import array
-from regmax.plots.model import scores_of
+from regmax.plots.scores import scores_of
 from regmax.plots.settings import Setting
 from regmax.plots.text import readable
 
@@ -57,7 +57,12 @@ def record_examples(
             f"Got {len(columns)} and {len(rows)} for {shapes}."
         )
     shown = views[0].mapping or Setting("sparsemax")
-    return Examples((Example(columns, views),), title=title, start=(shown, shown))
+    return Examples(
+        (Example(columns, views),),
+        title=title,
+        start=(shown, shown),
+        show="heads" if len(views) > 2 else "map",
+    )
 
 
 def _views(
@@ -70,7 +75,8 @@ def _views(
             continue  # attention between other sequences
         for number, head in enumerate(heads, start=1):
             scores, mapping = _scores(head)
-            yield View(f"{name}, head {number}" if len(heads) > 1 else name, target, scores, mapping)
+            label = f"{name}, head {number}" if len(heads) > 1 else name
+            yield View(label, target, scores, mapping, layer=name)
 
 
 def _scores(y: NDArray[np.float64]) -> tuple[NDArray[np.float64], Setting]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regmax.mappings import NamedMapping, named, parse
+from regmax.mappings import NamedMapping, named, parse, row_of
 from regmax.resolver import function_of
 
 
@@ -64,3 +64,21 @@ class Setting:
 
     def __str__(self) -> str:
         return ",".join([self.mapping, *(f"{name}={value:g}" for name, value in self.parameters.items())])
+
+
+def titled(name: str, omega: Any, gamma: float = 1.0) -> str:
+    """A mapping's name with its strengths; gamma only if it is not 1. A regularizer without a name keeps the given one.
+
+    Example:
+        >>> from regmax import FusedLasso
+        >>> titled("fusedmax", FusedLasso(lam=0.2)), titled("fusedmax", FusedLasso(lam=0.2), gamma=2.0)
+        ('fusedmax, λ = 0.2', 'fusedmax, λ = 0.2, γ = 2')
+    """
+    row = row_of(omega)
+    strength = None if row is None else row.strength
+    own = (
+        []
+        if row is None or strength is None
+        else [f"{row.symbol or strength} = {getattr(omega, strength):g}"]
+    )
+    return ", ".join([name, *own, *([] if gamma == 1.0 else [f"γ = {gamma:g}"])])

@@ -9,6 +9,7 @@ from regmax.functional import regularized_argmax
 from regmax.mappings import at
 from regmax.plots import colours
 from regmax.plots.figures import new_figure
+from regmax.plots.settings import titled
 from regmax.regularizers import Regularizer
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def mapping_surfaces(
         axes.plot_surface(
             t1, t2, y, facecolors=shaded, rstride=1, cstride=1, linewidth=0.15, edgecolor="#ffffff60"
         )
-        _finish(axes, name)
+        _finish(axes, titled(name, omega, gamma))
     return figure
 
 

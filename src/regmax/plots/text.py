@@ -45,7 +45,7 @@ _MOSES = {
     "&amp;": "&",
 }
 _BOX = "\u25a1"
-_warned: set[str] = set()  # letters
+_warned: set[str] = set()  # fonts
 
 
 class MissingGlyphWarning(UserWarning):
@@ -152,15 +152,53 @@ def _letters_of(file: str) -> frozenset[int]:
     return frozenset(FT2Font(Path(file)).get_charmap())
 
 
+# The font to install for each script, by the first words of its letters' Unicode names.
+_SCRIPT_FONTS = {
+    "CJK": "Noto Sans CJK",
+    "HIRAGANA": "Noto Sans CJK",
+    "KATAKANA": "Noto Sans CJK",
+    "HANGUL": "Noto Sans CJK",
+    "ARABIC": "Noto Sans Arabic",
+    "HEBREW": "Noto Sans Hebrew",
+    "DEVANAGARI": "Noto Sans Devanagari",
+    "THAI": "Noto Sans Thai",
+    "BENGALI": "Noto Sans Bengali",
+    "TAMIL": "Noto Sans Tamil",
+    "TELUGU": "Noto Sans Telugu",
+    "GEORGIAN": "Noto Sans Georgian",
+    "ARMENIAN": "Noto Sans Armenian",
+    "ETHIOPIC": "Noto Sans Ethiopic",
+    "KHMER": "Noto Sans Khmer",
+    "MYANMAR": "Noto Sans Myanmar",
+    "SINHALA": "Noto Sans Sinhala",
+}
+
+
+def font_of(letter: str) -> str:
+    """The name of a font that has a letter, by its script.
+
+    Example:
+        >>> font_of("語"), font_of("ก"), font_of("🙂")
+        ('Noto Sans CJK', 'Noto Sans Thai', 'Noto Emoji')
+    """
+    script = unicodedata.name(letter, "").split(" ")[0]
+    symbol = unicodedata.category(letter) == "So"
+    return _SCRIPT_FONTS.get(script, "Noto Emoji" if symbol else "Noto Sans")
+
+
 def fonts_for(tokens: Iterable[str]) -> list[str]:
-    """The fonts that together have the tokens' letters, the plainest first; warns of letters that none has, once."""
+    """The fonts that together have the tokens' letters, the plainest first; warns once for each missing font."""
     fonts, missing = _covered(tokens)
-    new = sorted(missing - _warned)
-    if new:
-        _warned.update(new)
+    by_font: dict[str, list[str]] = {}
+    for letter in sorted(missing):
+        by_font.setdefault(font_of(letter), []).append(letter)
+    for font, letters in by_font.items():
+        if font in _warned:
+            continue
+        _warned.add(font)
         message = (
-            f"No font that matplotlib knows has {''.join(new[:12])!r}: install one that does, e.g. Noto Sans CJK for "
-            "Chinese and Japanese, and delete the list of fonts in `matplotlib.get_cachedir()`."
+            f"No font that matplotlib knows has {''.join(letters[:12])!r}: install {font}, and delete the list of "
+            "fonts in `matplotlib.get_cachedir()`."
         )
         warnings.warn(message, MissingGlyphWarning, stacklevel=2)
     return fonts
@@ -181,6 +219,23 @@ def _covered(tokens: Iterable[str]) -> tuple[list[str], set[str]]:
             chosen.append(name)
             wanted -= _letters_of(file)
     return chosen, set(map(chr, wanted))
+
+
+_BLANKS = {"\t": "⇥", "\n": "↵", "\r": "↵"}
+
+
+def visible(token: str) -> str:
+    r"""A token with signs for line breaks, tabs, and blanks at its ends; an empty one is a sign too.
+
+    Example:
+        >>> visible("\n"), visible(" a b "), visible("")
+        ('↵', '␣a b␣', '∅')
+    """
+    inner = token.strip()
+    start = token.index(inner) if inner else len(token)
+    ends = (token[:start], token[start + len(inner) :])
+    left, right = ("".join(_BLANKS.get(blank, "␣") for blank in end) for end in ends)
+    return left + "".join(_BLANKS.get(letter, letter) for letter in inner) + right or "∅"
 
 
 def isolated(token: str) -> str:

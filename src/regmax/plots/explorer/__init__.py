@@ -18,20 +18,31 @@ from typing import Any
 import numpy as np
 
 from regmax.files import write_atomically
+from regmax.mappings import MAPPINGS
 from regmax.plots.examples import Example, Examples, View
 from regmax.plots.settings import Setting
 
-STYLES = ("base.css", "weights.css", "page.css")
+STYLES = ("base.css", "figure.css", "weights.css", "report.css", "page.css")
 SCRIPTS = (
     "mappings.js",
+    "data.js",
     "structure.js",
     "state.js",
+    "weights.js",
+    "layout.js",
     "heatmap.js",
+    "canvas.js",
+    "sheet.js",
+    "lines.js",
+    "heads.js",
     "panel.js",
     "detail.js",
+    "search.js",
     "download.js",
     "page.js",
+    "events.js",
 )
+_PACKED = 400  # scores: with more, a view's are written in binary
 
 
 def write_explorer(examples: Examples, path: Path | str) -> Path:
@@ -95,17 +106,25 @@ def _embedded(content: Any) -> str:
 def _content(examples: Examples) -> dict[str, Any]:
     listed = examples.examples
     return {
-        "start": [_start(setting, examples.examples[0]) for setting in examples.start],
+        "start": [_start(setting, listed[0], side) for side, setting in enumerate(examples.start)],
+        "show": examples.show,
+        "strengths": {row.name: row.strengths for row in MAPPINGS.values() if row.javascript},
         "palette": palette(),
         "examples": [_example(example, name) for example, name in zip(listed, _names(listed), strict=True)],
     }
 
 
-def _start(setting: Setting, first: Example) -> str:
-    """The initial state of a panel: a mapping, and the view of the model trained with it, if there is one."""
+def _start(setting: Setting, first: Example, side: int) -> str:
+    """The initial state of a panel: a mapping, and the view of the model trained with it, if there is one.
+
+    With several models, the panels show two of them.
+    """
     _check_known(setting)
-    trained = [k for k, view in enumerate(first.views) if view.mapping == setting]
-    return f"{setting},view={trained[0] if trained else 0}"
+    models = list(dict.fromkeys(view.model for view in first.views))
+    model = models[min(side, len(models) - 1)]
+    own = [k for k, view in enumerate(first.views) if view.model == model]
+    trained = [k for k in own if first.views[k].mapping == setting]
+    return f"{setting},view={[*trained, *own][0]}"
 
 
 def _check_known(setting: Setting) -> None:
@@ -134,12 +153,21 @@ def _example(example: Example, name: str) -> dict[str, Any]:
 
 
 def _view(view: View) -> dict[str, Any]:
-    deleted = np.isneginf(view.scores)
-    rows = [
-        [None if gone else score for score, gone in zip(*row, strict=True)]
-        for row in zip(view.scores.tolist(), deleted.tolist(), strict=True)
-    ]
     if view.mapping is not None:
         _check_known(view.mapping)
     mapping = None if view.mapping is None else str(view.mapping)
-    return {"name": view.name, "target": view.target, "scores": rows, "mapping": mapping}
+    labels = {"name": view.name, "layer": view.layer, "model": view.model}
+    return {**labels, "target": view.target, "scores": _scores(view), "mapping": mapping}
+
+
+def _scores(view: View) -> Any:
+    """Rows with None for deleted scores; those of a large view as base64 of little-endian numbers, with -inf."""
+    if view.scores.size > _PACKED:
+        kind = "float32" if np.array_equal(view.scores.astype(np.float32), view.scores) else "float64"
+        content = np.ascontiguousarray(view.scores, {"float32": "<f4", "float64": "<f8"}[kind]).tobytes()
+        return {"type": kind, "base64": base64.b64encode(content).decode()}
+    deleted = np.isneginf(view.scores)
+    return [
+        [None if gone else score for score, gone in zip(*row, strict=True)]
+        for row in zip(view.scores.tolist(), deleted.tolist(), strict=True)
+    ]

@@ -1,11 +1,14 @@
-// The details of one target word: its support, its segments or clusters, and every weight.
+// The details of one target word: its support, its segments or clusters, and its weights, largest first.
+
+const LISTED_WEIGHTS = 24; // words in the table; the others are counted, and shown on demand
 
 // "3 of 14 words have weight, in 2 segments", and the words of each.
 function summary(content, row) {
-  const [y, scores] = [content.weights[row], content.scores[row]];
-  const found = groups(y, scores, content.clustered);
-  const kept = scores.filter((score) => score !== null).length;
-  const kind = content.clustered ? "cluster" : "segment";
+  const [y, scores] = [content.weights.row(row), content.scores[row]];
+  const { clustered } = content.weights;
+  const found = groups(y, scores, clustered);
+  const kept = scores.reduce((count, score) => count + !isDeleted(score), 0);
+  const kind = clustered ? "cluster" : "segment";
   const parts = found.map(({ weight, places }) => ({
     words: phrase(content, places),
     sum: places.length > 1 ? `${places.length} × ${formatWeight(weight)}` : formatWeight(weight),
@@ -15,11 +18,12 @@ function summary(content, row) {
 }
 
 // The words of a group: adjacent words are separated by a space, subwords of one word by nothing, and
-// non-adjacent words by a gap.
+// non-adjacent words by a gap. A long group shows its first words.
 function phrase(content, places) {
-  const words = places.map(
-    (place, k) => (k > 0 && place !== places[k - 1] + 1 ? "… " : "") + content.source[place],
-  );
+  const words = places
+    .slice(0, 12)
+    .map((place, k) => (k > 0 && place !== places[k - 1] + 1 ? "… " : "") + visible(content.source[place]));
+  if (places.length > 12) words.push("…");
   return words.join(" ").replaceAll(" \u203f", "");
 }
 
@@ -39,62 +43,74 @@ function summaryNode(name, content, row) {
   );
 }
 
-// The scores, only once if both panels map the same ones, and one column of weights per panel.
-function numbersTable(panels, row, column) {
-  const shared = panels.every(({ content }) => content.scores === panels[0].content.scores);
-  const scored = (k) => k === 0 || !shared;
-  const heads = panels.flatMap(({ name }, k) => (scored(k) ? ["score", name] : [name]));
+// The scores, only once if both panels map the same ones, and one column of weights per panel. Words without weight
+// in any panel are counted in the last line; `all` lists every word.
+function numbersTable(panels, row, column, all, showAll) {
+  const own = panels.map(({ name, content }) => {
+    const clamped = Math.min(row, content.target.length - 1);
+    return { name, scores: content.scores[clamped], y: content.weights.row(clamped) };
+  });
+  const shared = own.every(({ scores }) => scores === own[0].scores);
+  const { source } = panels[0].content;
+  const heads = own.flatMap(({ name }, k) => (k === 0 || !shared ? ["score", name] : [name]));
   const head = node(
     "tr",
     {},
-    ...["source", ...heads].map((text) => node("th", { textContent: text, scope: "col" })),
+    ...["attends to", ...heads].map((text) => node("th", { textContent: text, scope: "col" })),
   );
-  const lines = panels[0].content.source.map((token, j) => {
-    const line = node("tr", { className: j === column ? "marked" : "" });
-    line.append(node("th", { scope: "row" }, node("bdi", { textContent: token })));
-    panels.forEach(({ content }, k) => {
-      const clamped = Math.min(row, content.target.length - 1);
-      const [score, weight] = [content.scores[clamped][j], content.weights[clamped][j]];
-      if (scored(k))
-        line.append(
-          node("td", { className: "score", textContent: score === null ? "masked" : score.toFixed(2) }),
-        );
-      line.append(node("td", {}, score === null ? "" : weightBar(weight)));
-    });
-    return line;
-  });
+  const order = source.map((_, j) => j);
+  const byWeight = (a, b) => own[0].y[b] - own[0].y[a] || (own[1] ? own[1].y[b] - own[1].y[a] : 0) || a - b;
+  order.sort(byWeight);
+  const weighty = order.filter((j) => own.some(({ y }) => y[j] > 0));
+  const listed = all ? order : weighty.slice(0, LISTED_WEIGHTS);
+  if (!all && column !== null && !listed.includes(column)) listed.push(column);
+  const lines = listed.map((j) => numbersLine(source[j], j, own, shared, j === column));
+  const rest = order.length - listed.length;
+  if (rest > 0) {
+    const zero = order.length - weighty.length;
+    const said = `${rest} more words${zero > 0 ? `, ${zero} with weight exactly 0` : ""}`;
+    const button = node("button", { type: "button", id: "all-words", textContent: said, onclick: showAll });
+    lines.push(node("tr", {}, node("td", { colSpan: heads.length + 1 }, button)));
+  }
   return [node("thead", {}, head), node("tbody", {}, ...lines)];
 }
 
-function weightBar(weight) {
+function numbersLine(token, j, own, shared, marked) {
+  const line = node("tr", { className: marked ? "marked" : "" });
+  line.append(node("th", { scope: "row" }, node("bdi", { textContent: visible(token) })));
+  own.forEach(({ scores, y }, k) => {
+    const deleted = isDeleted(scores[j]);
+    if (k === 0 || !shared)
+      line.append(node("td", { className: "score", textContent: deleted ? "masked" : scores[j].toFixed(2) }));
+    line.append(node("td", {}, deleted ? "" : weightBar(y[j])));
+  });
+  return line;
+}
+
+function weightBar(weight, text = formatWeight(weight, 4)) {
   const bar = node("span");
   bar.style.width = `${(100 * weight).toFixed(2)}%`;
-  const number = node("span", {
-    textContent: formatWeight(weight, 4),
-    className: weight === 0 ? "none" : "",
-  });
+  const number = node("span", { textContent: text, className: weight === 0 ? "none" : "" });
   return node("span", { className: "weight" }, number, node("span", { className: "length" }, bar));
 }
 
 // The tooltip follows the pointer and stays on the page.
 function showTip(tip, event, content, name, row, column) {
-  const weight = content.weights[row][column];
   const { count, parts } = summary(content, row);
-  const own = content.scores[row][column] === null ? "masked" : formatWeight(weight, 4);
+  const words = [node("bdi", { textContent: visible(content.target[row]) })];
+  if (column !== null) {
+    const own = isDeleted(content.scores[row][column])
+      ? "masked"
+      : formatWeight(content.weights.row(row)[column], 4);
+    words.push(" → ", node("bdi", { textContent: visible(content.source[column]) }), ` ${own}`);
+  }
   tip.replaceChildren(
-    node(
-      "p",
-      {},
-      node("bdi", { textContent: content.target[row] }),
-      " ← ",
-      node("bdi", { textContent: content.source[column] }),
-      ` ${own}`,
-    ),
+    node("p", {}, ...words),
     node("p", { textContent: `${name}: ${count}` }),
     ...parts
       .slice(0, 3)
-      .map(({ words, sum }) =>
-        node("p", { className: "part" }, node("bdi", { textContent: words }), ` ${sum}`),
+      .map(({ words: text, sum }) =>
+        node("p", { className: "part" }, node("bdi", { textContent: text }), ` ${sum}`),
       ),
   );
   tip.hidden = false;

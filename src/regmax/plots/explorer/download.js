@@ -1,15 +1,48 @@
-// Download a heat map as a file. Files always use the light palette, as for print.
+// Download a picture as a file. Files always use the light palette, as for print.
 
 const PRINT_SCALE = 3; // pixels of a PNG per pixel of the page
 
-function drawing(content, scale, width, palette) {
-  const svg = heatmap(content, { width, palette, scale, prefix: "file" });
-  svg.querySelectorAll(".cell, .frame").forEach((cell) => cell.remove());
-  svg
-    .querySelectorAll("*")
-    .forEach((part) => ["id", "role", "aria-hidden"].forEach((name) => part.removeAttribute(name)));
-  svg.prepend(element("rect", { width: "100%", height: "100%", fill: palette.paper }));
+function drawing(content, options) {
+  const at = layout(content, options);
+  const { palette } = options;
+  const paper = element("rect", { width: "100%", height: "100%", fill: palette.paper });
+  const painted = content.target.length * content.source.length > SMALL;
+  const cells = painted
+    ? [cellsImage(content, at, options)]
+    : cellRows(content, at, { ...options, prefix: "file" });
+  const svg = part(
+    "file",
+    0,
+    0,
+    at.width,
+    at.height,
+    palette,
+    paper,
+    columnLabels(content, at),
+    rowLabels(content, at),
+    ...cells,
+  );
+  svg.querySelectorAll(".cell").forEach((cell) => cell.remove());
+  const unused = ["id", "role", "aria-hidden", "aria-label"];
+  svg.querySelectorAll("*").forEach((one) => unused.forEach((name) => one.removeAttribute(name)));
   return svg;
+}
+
+// The cells of a large map as an image: as rectangles the file would have tens of megabytes.
+function cellsImage(content, at, options) {
+  const canvas = node("canvas");
+  paintCells(canvas, content, at, {
+    ...options,
+    window: { x: 0, y: 0, ...at.body },
+    finer: Math.min(3, 8000 / Math.max(at.body.width, at.body.height)),
+  });
+  return element("image", {
+    x: at.left,
+    y: at.top,
+    ...at.body,
+    href: canvas.toDataURL("image/png"),
+    preserveAspectRatio: "none",
+  });
 }
 
 function save(blob, name) {
@@ -27,7 +60,12 @@ async function savePng(svg, name) {
   const text = new XMLSerializer().serializeToString(svg);
   image.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(text);
   await image.decode();
-  const canvas = node("canvas", { width: PRINT_SCALE * image.width, height: PRINT_SCALE * image.height });
+  const scale = Math.min(PRINT_SCALE, 12000 / Math.max(image.width, image.height));
+  const canvas = node("canvas", { width: scale * image.width, height: scale * image.height });
   canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  saveCanvas(canvas, name);
+}
+
+function saveCanvas(canvas, name) {
   canvas.toBlob((blob) => save(blob, name + ".png"), "image/png");
 }

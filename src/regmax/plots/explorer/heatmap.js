@@ -1,26 +1,9 @@
-// The heat map of one panel, drawn as the figures are: exact zeros are grey, adjacent exactly equal weights are
-// one rectangle without a border inside, and the members of an oscarmax cluster carry the same bullet.
-
-const SVG = "http://www.w3.org/2000/svg";
-const FONT = { size: 13, family: "system-ui, 'Segoe UI', 'Noto Sans', 'DejaVu Sans', sans-serif" };
-
-// Text and attributes are set through the DOM, never parsed: any token is shown as it is.
-function element(name, attributes = {}, ...children) {
-  const node = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  node.append(...children);
-  return node;
-}
-
-const ruler = document.createElement("canvas").getContext("2d");
-function textWidth(text) {
-  ruler.font = `${FONT.size}px ${FONT.family}`;
-  return ruler.measureText(text).width;
-}
+// The heat map of a small matrix as SVG, drawn as the figures are: exact zeros are grey, adjacent exactly equal
+// weights are one rectangle without a border inside, and the members of an oscarmax cluster carry the same bullet.
 
 // A colour on the palette's ramp, share in [0, 1].
 function rampColour(ramp, share) {
-  const place = Math.min(share, 1) * (ramp.length - 1);
+  const place = clamp(share, [0, 1]) * (ramp.length - 1);
   const below = Math.min(Math.floor(place), ramp.length - 2);
   const channel = (colour, k) => parseInt(colour.slice(1 + 2 * k, 3 + 2 * k), 16);
   const mixed = [0, 1, 2].map((k) => {
@@ -32,83 +15,59 @@ function rampColour(ramp, share) {
   return "#" + mixed.join("");
 }
 
-// The layout: cells fill the available width, between a minimum and a maximum. Labels are horizontal if they
-// fit above their cells, and slanted to the right otherwise; the last one then extends by `reach` from the
-// middle of its cell.
-function layout(panel, width) {
-  const d = panel.source.length;
-  const sources = panel.source.map((token) => textWidth(shortened(token)));
-  // The label of the chosen row is bold, a tenth wider.
-  const left =
-    Math.ceil(1.1 * Math.max(24, ...panel.target.map((token) => textWidth(shortened(token))))) + 12;
-  const room = width - left - 6;
-  const widest = Math.max(...sources);
-  const upright = widest + 6 <= Math.min(room / d, 64);
-  const reach = upright ? 0 : 0.71 * sources.at(panel.rtl ? 0 : -1) + 10;
-  const cell = clamp(Math.min(room / d, (room - reach) / (d - 0.5)), [17, 64]);
-  const tall = clamp(0.8 * cell, [22, 34]);
-  const top = upright ? 26 : Math.ceil(0.71 * widest + 20);
-  return {
-    left,
-    top,
-    cell,
-    tall,
-    upright,
-    width: left + Math.max(cell * d + 4, cell * (d - 0.5) + reach),
-    height: top + tall * panel.target.length + 6,
-    column: (j) => left + cell * (panel.rtl ? d - 1 - j : j),
-    row: (i) => top + tall * i,
-  };
-}
-
-// panel: {source, target, scores, weights, rtl, clustered}; scale: the weight of the darkest colour.
-function heatmap(panel, { width, palette, scale, prefix }) {
-  const at = layout(panel, width);
-  const svg = element("svg", {
-    xmlns: SVG,
-    width: at.width,
-    height: at.height,
-    viewBox: `0 0 ${at.width} ${at.height}`,
-    "font-size": FONT.size,
-    "font-family": FONT.family,
-    fill: palette.ink,
-  });
-  svg.append(columnLabels(panel, at));
-  panel.weights.forEach((y, i) => {
-    const row = element("g", { role: "row", "data-row": i });
-    row.append(rowLabel(panel, at, i, prefix), ...rowRuns(panel, at, i, palette, scale));
-    if (panel.clustered) row.append(...rowBullets(y, at, i, palette, scale));
-    row.append(rowFrame(panel, at, i), ...rowCells(panel, at, i, prefix));
-    svg.append(row);
-  });
-  return svg;
+// A part of the drawing, in the coordinates of the whole.
+function part(name, x, y, width, height, palette, ...children) {
+  const box = { width, height, viewBox: `${x} ${y} ${width} ${height}` };
+  const text = { "font-size": FONT.size, "font-family": FONT.family, fill: palette.ink };
+  return element("svg", { class: name, xmlns: SVG, ...box, ...text }, ...children);
 }
 
 function columnLabels(panel, at) {
-  const labels = panel.source.map((token, j) => {
-    const [x, y] = [at.column(j) + at.cell / 2, at.top - 7];
-    const turn = at.upright ? { "text-anchor": "middle" } : { transform: `rotate(-45 ${x} ${y})` };
-    return element("text", { x, y, "data-column": j, ...turn }, isolated(shortened(token)));
-  });
+  const labels = [];
+  for (let j = 0; j < panel.source.length; j += at.columnStep) labels.push(columnLabel(panel, at, j));
   return element("g", { "aria-hidden": "true" }, ...labels);
 }
 
-function rowLabel(panel, at, i, prefix) {
-  const place = {
-    x: at.left - 8,
-    y: at.row(i) + at.tall / 2,
-    "dominant-baseline": "central",
-    "text-anchor": "end",
-  };
-  const label = element("text", { ...place, role: "rowheader", id: `${prefix}-row${i}` });
-  label.append(isolated(shortened(panel.target[i])));
-  return label;
+function columnLabel(panel, at, j) {
+  const [x, y] = [at.column(j) + at.cell / 2 + (at.cell < ROOMY ? 4 : 0), at.top - 7];
+  const turn = at.upright ? { "text-anchor": "middle" } : { transform: `rotate(-45 ${x} ${y})` };
+  return element("text", { x, y, "data-column": j, ...turn }, isolated(fitted(panel.source[j], 130)));
+}
+
+function rowLabels(panel, at) {
+  const labels = [];
+  for (let i = 0; i < panel.target.length; i += at.rowStep) labels.push(rowLabel(panel, at, i));
+  return element("g", { "aria-hidden": "true" }, ...labels);
+}
+
+function rowLabel(panel, at, i) {
+  const place = { x: at.left - 8, y: at.row(i) + at.tall / 2, "dominant-baseline": "central" };
+  const text = isolated(fitted(panel.target[i], (at.left - 12) / 1.1));
+  const small = at.tall < 16 ? { "font-size": 11 } : {};
+  return element("text", { ...place, "text-anchor": "end", "data-label": i, ...small }, text);
+}
+
+// panel: {source, target, scores, weights, rtl}; scale: the weight of the darkest colour.
+function cellRows(panel, at, { palette, scale, prefix }) {
+  return panel.target.map((word, i) => {
+    const y = panel.weights.row(i);
+    const row = element("g", {
+      role: "row",
+      "data-row": i,
+      id: `${prefix}-row${i}`,
+      "aria-label": visible(word),
+    });
+    row.append(...rowRuns(panel, at, i, palette, scale));
+    if (panel.weights.clustered) row.append(...rowBullets(y, at, i, palette, scale));
+    row.append(...rowCells(panel, at, i, prefix));
+    return row;
+  });
 }
 
 // One rectangle per sequence of equal weights: no border can appear inside it.
 function rowRuns(panel, at, i, palette, scale) {
-  const [gap, y] = [1, panel.weights[i]];
-  return runs(y, panel.scores[i])
+  const gap = 1;
+  return runs(panel.weights.row(i), panel.scores[i])
     .filter((run) => !run.deleted)
     .map(({ start, stop, weight }) => {
       const x = Math.min(at.column(start), at.column(stop - 1));
@@ -157,32 +116,17 @@ function bullet(cluster, x, y, r, colour) {
   });
 }
 
-// The style sheet outlines the chosen row with it.
-function rowFrame(panel, at, i) {
-  const width = at.cell * panel.source.length + 2;
-  return element("rect", {
-    class: "frame",
-    fill: "none",
-    x: at.left - 1,
-    y: at.row(i),
-    width,
-    height: at.tall,
-    rx: 3,
-  });
-}
-
-// The targets of the pointer and of screen readers.
+// The cells for screen readers.
 function rowCells(panel, at, i, prefix) {
-  return panel.weights[i].map((weight, j) => {
-    const deleted = panel.scores[i][j] === null;
+  return Array.from(panel.weights.row(i), (weight, j) => {
     const box = { x: at.column(j), y: at.row(i), width: at.cell, height: at.tall, fill: "transparent" };
-    const said = `${panel.source[j]}: ${deleted ? "masked" : formatWeight(weight, 4)}`;
+    const said = isDeleted(panel.scores[i][j]) ? "masked" : formatWeight(weight, 4);
     return element("rect", {
       ...box,
       class: "cell",
       role: "gridcell",
       id: `${prefix}-${i}-${j}`,
-      "aria-label": said,
+      "aria-label": `${visible(panel.source[j])}: ${said}`,
       "data-row": i,
       "data-column": j,
       "data-weight": weight,

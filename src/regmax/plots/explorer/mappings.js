@@ -1,8 +1,8 @@
 // The mappings of one row of scores, in float64, with the library's results: they follow the sliders.
 //
 // Each is argmax <x, y> - gamma Omega(y) over the simplex, and depends only on x / gamma. Zero weights are
-// exactly 0, fused weights are exactly equal. A null score is deleted: its weight is 0, and the positions on
-// both sides become adjacent.
+// exactly 0, fused weights are exactly equal. A score of -Infinity is deleted: its weight is 0, and the positions
+// on both sides become adjacent.
 "use strict";
 
 const MAPPINGS = {
@@ -14,59 +14,89 @@ const MAPPINGS = {
   entmax: { map: entmax, parameters: ["gamma", "alpha"], strength: "alpha" },
 };
 
-// The weights of one row of scores under {mapping, gamma, lam, p, alpha}.
+// The weights of one row of scores, any array of numbers, under {mapping, gamma, lam, p, alpha}. Loops instead of
+// array methods: they are several times faster, and a slider maps hundreds of long rows at once.
 function mapRow(scores, setting) {
-  const places = scores.flatMap((score, i) => (score === null ? [] : [i]));
-  const y = new Array(scores.length).fill(0);
-  if (places.length === 0) return y;
   const { map, strength } = MAPPINGS[setting.mapping];
-  const x = places.map((i) => scores[i]);
+  const x = kept(scores);
+  if (x.length === 0) return new Float64Array(scores.length);
   const top = maximum(x);
   // Differences are divided, so that those of scores far from 0 keep their digits. softmax subtracts quotients:
   // its ties in the last bit then agree with the library in more rows.
-  const centred =
-    setting.mapping !== "softmax"
-      ? x.map((score) => (score - top) / setting.gamma)
-      : x.map((score) => score / setting.gamma - top / setting.gamma);
-  const kept = map(centred, setting[strength]);
-  places.forEach((place, k) => (y[place] = kept[k]));
-  return y;
+  const { gamma } = setting;
+  const quotients = setting.mapping === "softmax";
+  for (let i = 0; i < x.length; ++i) x[i] = quotients ? x[i] / gamma - top / gamma : (x[i] - top) / gamma;
+  const y = map(x, setting[strength]);
+  return x.length === scores.length ? y : expanded(y, scores);
 }
 
-// Not Math.max(...x): a long row would overflow the stack.
-const maximum = (x) => x.reduce((a, b) => (a > b ? a : b));
-const total = (x) => x.reduce((a, b) => a + b, 0);
+const isDeleted = (score) => score === -Infinity;
 
-// Shift the largest score to 0: the scores that matter then differ little from it, at any scale.
+function kept(scores) {
+  const x = new Float64Array(scores.length);
+  let length = 0;
+  for (let i = 0; i < scores.length; ++i) if (!isDeleted(scores[i])) x[length++] = scores[i];
+  return x.subarray(0, length);
+}
+
+function expanded(y, scores) {
+  const whole = new Float64Array(scores.length);
+  for (let i = 0, k = 0; i < scores.length; ++i) if (!isDeleted(scores[i])) whole[i] = y[k++];
+  return whole;
+}
+
+function maximum(x) {
+  let largest = x[0];
+  for (let i = 1; i < x.length; ++i) if (x[i] > largest) largest = x[i];
+  return largest;
+}
+
+function total(x) {
+  let sum = 0;
+  for (let i = 0; i < x.length; ++i) sum += x[i];
+  return sum;
+}
+
+function above(x, bound) {
+  const found = new Float64Array(x.length);
+  let length = 0;
+  for (let i = 0; i < x.length; ++i) if (x[i] > bound) found[length++] = x[i];
+  return found.subarray(0, length);
+}
+
+// The mappings receive scores whose largest is 0: those that matter then differ little from it, at any scale.
 
 function softmax(x) {
-  const exponentials = x.map(Math.exp);
-  const sum = total(exponentials);
-  return exponentials.map((e) => e / sum);
+  const y = new Float64Array(x.length);
+  for (let i = 0; i < x.length; ++i) y[i] = Math.exp(x[i]);
+  return normalised(y);
 }
 
 // Every subset gives a lower bound (sum - 1) / size of the threshold, and scores at or below a lower bound are
 // outside the support: start from x > -1, drop the scores that the bound of the rest excludes, and stop when
 // none is dropped.
 function simplexThreshold(x) {
-  let kept = x.filter((score) => score > -1);
+  let rest = above(x, -1);
   for (;;) {
-    const tau = (total(kept) - 1) / kept.length;
-    const fewer = kept.filter((score) => score > tau);
-    if (fewer.length >= kept.length || fewer.length === 0) return tau;
-    kept = fewer;
+    const tau = (total(rest) - 1) / rest.length;
+    const fewer = above(rest, tau);
+    if (fewer.length >= rest.length || fewer.length === 0) return tau;
+    rest = fewer;
   }
 }
 
 function projectSimplex(x) {
   const tau = simplexThreshold(x);
-  return x.map((score) => (score > tau ? score - tau : 0));
+  const y = new Float64Array(x.length);
+  for (let i = 0; i < x.length; ++i) if (x[i] > tau) y[i] = x[i] - tau;
+  return y;
 }
 
 // Pooled scores carry the rounding errors of long sums; division by the total keeps equal weights equal.
 function normalised(y) {
   const sum = total(y);
-  return y.map((weight) => weight / sum);
+  for (let i = 0; i < y.length; ++i) y[i] /= sum;
+  return y;
 }
 
 // Pool neighbours, then project. A score at or below cut = tau - 4 lam (tau: sparsemax's threshold) is in no
@@ -75,7 +105,7 @@ function normalised(y) {
 function fusedmax(x, lam) {
   if (lam === 0) return projectSimplex(x);
   const cut = simplexThreshold(x) - 4 * lam;
-  const y = new Array(x.length).fill(0);
+  const y = new Float64Array(x.length);
   const places = [];
   const pooled = [];
   for (let begin = 0, end; begin < x.length; begin = end) {
@@ -85,29 +115,35 @@ function fusedmax(x, lam) {
     const run = x.slice(begin, end);
     if (begin > 0) run[0] -= lam;
     if (end < x.length) run[run.length - 1] -= lam;
-    proxTv(run, lam).forEach((z, k) => (pooled.push(z), places.push(begin + k)));
+    const z = run.length === 1 ? run : proxTv(run, lam);
+    for (let k = 0; k < z.length; ++k) (pooled.push(z[k]), places.push(begin + k));
   }
   const top = maximum(pooled);
-  projectSimplex(pooled.map((z) => z - top)).forEach((weight, k) => (y[places[k]] = weight));
+  const weights = projectSimplex(pooled.map((z) => z - top));
+  for (let k = 0; k < places.length; ++k) y[places[k]] = weights[k];
   return normalised(y);
 }
 
 // argmin 1/2 |z - x|^2 + lam sum |z_{i+1} - z_i|. The value of a group is the mean of its scores, pulled by lam
 // towards each adjacent group. It is computed once per group, so all its positions have the same number.
 function proxTv(x, lam) {
-  const rises = x.length * (maximum(x) - minimum(x)) <= lam ? x.map(() => 0) : groupSteps(x, lam);
+  const rises = x.length * (maximum(x) - minimum(x)) <= lam ? new Int8Array(x.length) : groupSteps(x, lam);
   const z = [];
   for (let begin = 0, end; begin < x.length; begin = end) {
     end = begin + 1;
     while (end < x.length && rises[end] === 0) ++end;
     const pull = lam * ((end < x.length ? rises[end] : 0) - rises[begin]);
-    const value = (total(x.slice(begin, end)) + pull) / (end - begin);
+    const value = (total(x.subarray(begin, end)) + pull) / (end - begin);
     while (z.length < end) z.push(value);
   }
   return z;
 }
 
-const minimum = (x) => x.reduce((a, b) => (a < b ? a : b));
+function minimum(x) {
+  let least = x[0];
+  for (let i = 1; i < x.length; ++i) if (x[i] < least) least = x[i];
+  return least;
+}
 
 // For every position the sign of the step from the previous one: 0 inside a group. Johnson's dynamic programme
 // (2013): f_i(t), the least cost of the first positions with z_i = t, has the increasing, piecewise linear
@@ -147,7 +183,7 @@ function add(line, knot, sign) {
 }
 
 function stepsBack(last, clips) {
-  const rises = new Array(clips.length + 1).fill(0);
+  const rises = new Int8Array(clips.length + 1);
   let z = last;
   for (let i = clips.length; i > 0; --i) {
     const [lower, upper] = clips[i - 1];
@@ -161,31 +197,49 @@ function stepsBack(last, clips) {
 // subtracting lam (d - k), which is a shift, and pool adjacent violators. The threshold is the largest
 // (x_(1) + ... + x_(m) - 1) / m + lam (m + 1) / 2, and only the m scores that attain it need pooling. If no two
 // scores differ by more than lam d / 2, the weights are uniform.
+//
+// tau_m >= tau_(m-1) and tau_m >= tau_1 = lam - 1 give x_(m) >= lam - 1 - lam m: with any upper bound of m, lower
+// scores are outside. Equal scores are in one pool, so a weight is found by its score.
 function oscarmax(x, lam) {
   if (lam === 0) return projectSimplex(x);
   const d = x.length;
-  if (-minimum(x) <= (lam * d) / 2) return x.map(() => 1 / d);
-  const order = x.map((_, i) => i).sort((i, j) => x[j] - x[i]);
-  const best = bestPrefix(
-    order.map((i) => x[i]),
-    lam,
-  );
+  if (-minimum(x) <= (lam * d) / 2) return new Float64Array(d).fill(1 / d);
+  const sorted = candidates(x, lam).sort().reverse();
+  const best = bestPrefix(sorted, lam);
   const middle = (best.length + 1) / 2;
-  const z = poolDecreasing(order.slice(0, best.length).map((i, k) => x[i] + lam * (k + 1 - middle)));
+  const z = poolDecreasing(sorted.subarray(0, best.length).map((score, k) => score + lam * (k + 1 - middle)));
   const tau = (best.sum - 1) / best.length;
-  const y = new Array(d).fill(0);
-  z.forEach((value, k) => (y[order[k]] = Math.max(value - tau, 0)));
-  return normalised(y);
+  return normalised(x.map((score) => weightOf(score, sorted, z, best.length, tau)));
+}
+
+function candidates(x, lam) {
+  let found = x.slice();
+  for (;;) {
+    const fewer = above(found, (lam - 1 - lam * found.length) * (1 + 1e-12));
+    if (fewer.length === found.length) return found;
+    found = fewer;
+  }
+}
+
+// The weight of a score, by bisection in the sorted scores.
+function weightOf(score, sorted, z, length, tau) {
+  let [low, high] = [0, length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] > score) low = middle + 1;
+    else high = middle;
+  }
+  return low < length ? Math.max(z[low] - tau, 0) : 0;
 }
 
 function bestPrefix(sorted, lam) {
   let best = { length: 0, sum: 0, tau: -Infinity };
   let sum = 0;
-  sorted.forEach((score, k) => {
-    sum += score;
+  for (let k = 0; k < sorted.length; ++k) {
+    sum += sorted[k];
     const tau = (sum - 1) / (k + 1) + (lam * (k + 2)) / 2;
     if (tau >= best.tau) best = { length: k + 1, sum, tau };
-  });
+  }
   return best;
 }
 
@@ -200,7 +254,10 @@ function poolDecreasing(x) {
     }
     pools.push(pool);
   }
-  return pools.flatMap(({ sum, count }) => new Array(count).fill(sum / count));
+  const z = new Float64Array(x.length);
+  let end = 0;
+  for (const { sum, count } of pools) z.fill(sum / count, end, (end += count));
+  return z;
 }
 
 // y = |z|_q^(2-q) z^(q-1), z = (x - tau)_+, q = p / (p - 1). With Z = -tau, w = z / Z, A = sum w^(q-1), B =
@@ -212,7 +269,8 @@ function sqpnormmax(x, p) {
   const q = p / (p - 1);
   let [low, high] = [(-2 / q) * Math.log(x.length) - 1e-12, 0];
   let [u, step] = [0, Infinity];
-  let sums = powerSums(x, 1, q);
+  const near = above(x, -1); // Z <= 1: lower scores are outside
+  let sums = powerSums(near, 1, q);
   for (let round = 0; round < 200 && Math.abs(sums.logG) > 1e-16; ++round) {
     if (sums.logG > 0) high = u;
     else low = u;
@@ -220,23 +278,31 @@ function sqpnormmax(x, p) {
     const trusted = u + newton > low && u + newton < high && Math.abs(newton) < Math.abs(step) / 2;
     step = trusted ? newton : (low + high) / 2 - u;
     u += step;
-    sums = powerSums(x, Math.exp(u), q);
+    sums = powerSums(near, Math.exp(u), q);
     if (Math.abs(step) <= 1e-15) break;
   }
-  return sums.powers.map((power) => power / sums.a);
+  return inPlace(x, -1, sums.powers, sums.a);
+}
+
+// The powers of the scores above a bound, divided by their sum, in their places; all others are 0.
+function inPlace(x, bound, powers, sum) {
+  const y = new Float64Array(x.length);
+  for (let i = 0, k = 0; i < x.length; ++i) if (x[i] > bound) y[i] = powers[k++] / sum;
+  return y;
 }
 
 function powerSums(x, largest, q) {
   let [a, b, c] = [0, 0, 0];
-  const powers = x.map((score) => {
-    const w = (score + largest) / largest;
-    if (w <= 0) return 0;
+  const powers = new Float64Array(x.length);
+  for (let i = 0; i < x.length; ++i) {
+    const w = (x[i] + largest) / largest;
+    if (w <= 0) continue;
     const power = Math.pow(w, q - 2);
     a += power * w;
     b += power * w * w;
     c += power;
-    return power * w;
-  });
+    powers[i] = power * w;
+  }
   const logG = Math.log(largest * a) + ((2 - q) / q) * Math.log(b);
   return { logG, slope: ((q - 1) * c) / a + ((2 - q) * a) / b, a, powers };
 }
@@ -248,26 +314,27 @@ function entmax(x, alpha) {
   if (alpha === 1) return softmax(x);
   if (alpha === 2) return projectSimplex(x);
   const a = alpha - 1;
+  const near = above(x, -1 / a); // m <= 1: lower scores are outside
   let m = 1;
-  let sums = ratios(x, m, a);
+  let sums = ratios(near, m, a);
   for (let round = 0; round < 100; ++round) {
     const step = (-Math.expm1(-Math.log(m) - a * Math.log(sums.s)) * sums.s) / sums.c;
     if (!(step > 1e-16)) break;
     m *= 1 - step;
-    sums = ratios(x, m, a);
+    sums = ratios(near, m, a);
   }
-  return sums.r.map((ratio) => ratio / sums.s);
+  return inPlace(x, -1 / a, sums.r, sums.s);
 }
 
 function ratios(x, m, a) {
   let [s, c] = [0, 0];
-  const r = x.map((score) => {
-    const share = (-a * score) / m;
-    if (!(share < 1)) return 0;
-    const ratio = Math.exp(Math.log1p(-share) / a);
-    s += ratio;
-    c += ratio / (1 - share);
-    return ratio;
-  });
+  const r = new Float64Array(x.length);
+  for (let i = 0; i < x.length; ++i) {
+    const share = (-a * x[i]) / m;
+    if (!(share < 1)) continue;
+    r[i] = Math.exp(Math.log1p(-share) / a);
+    s += r[i];
+    c += r[i] / (1 - share);
+  }
   return { r, s, c };
 }

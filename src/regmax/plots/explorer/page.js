@@ -1,37 +1,30 @@
-// The page: reads the data, keeps one state, and draws it. Every change goes through `update`.
+// The page: keeps one state, and draws it. Every change goes through `update`.
 
 const LISTED = 300; // examples listed at most; search narrows the list
-const $ = (id) => document.getElementById(id);
-const data = JSON.parse($("data").textContent);
+const PRINTED = 660; // pixels: the width of a heat map on paper
 const examples = data.examples.map(prepared);
 let state = parseState(location.hash, data.start);
-let hover = null; // {panel, row, column} under the pointer: shown, but not stored
+let hover = null; // {row, column} under the pointer: shown, but not stored
+let allWords = false; // the table lists every word of the chosen row
 let frame = 0;
 let written = 0;
+let printing = false;
+let following = false; // a panel is scrolled because the other one is
 
 const panels = [0, 1].map(
   (index) =>
-    new Panel(
-      index,
-      (change) => update(change, index),
-      (kind) => download(index, kind),
-    ),
+    new Panel(index, {
+      change: (change) => update(change, index),
+      download: (kind) => download(index, kind),
+      open: (view) => openHead(view, index),
+      scrolled: () => follow(index),
+    }),
 );
 $("panels").append(...panels.map((panel) => panel.root));
 
-// Searching for "elan" finds "Élan".
-function folded(text) {
-  return text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
-}
-
 function prepared(example, index) {
   const words = [example.name, ...example.source, ...example.views.flatMap((view) => view.target)];
-  return {
-    ...example,
-    index,
-    haystack: folded(words.join(" ")),
-    rtl: example.rtl ?? isRightToLeft(example.source),
-  };
+  return { ...example, index, haystack: folded(words.join(" ")), rtl: isRightToLeft(example.source) };
 }
 
 // Apply a change to a panel's setting (index given) or to the page.
@@ -40,26 +33,49 @@ function update(change, index = null) {
   if (index === null) Object.assign(state, change);
   else {
     if (row !== undefined) state.row = row;
-    const view = setting.view === undefined ? null : examples[state.example].views[setting.view];
-    Object.assign(state.panels[index], view?.mapping ? parseSetting(view.mapping, "softmax") : {}, setting);
+    state.panels[index] = changed(state.panels[index], setting);
   }
+  if ("example" in change || "row" in change) allWords = false;
   cancelAnimationFrame(frame);
   frame = requestAnimationFrame(draw);
 }
 
+// A new mapping starts with its defaults, a view with the mapping that it was trained with, and a model with its
+// view of the same number.
+function changed(before, setting) {
+  const example = examples[state.example];
+  if (setting.mapping !== undefined)
+    return { ...parseSetting(setting.mapping, "softmax"), view: before.view };
+  if (setting.model !== undefined) {
+    const rank = modelViews(example, before).findIndex(
+      ({ number }) => number === clampedView(example, before),
+    );
+    const first = { view: example.views.findIndex((view) => view.model === setting.model) };
+    return changed(before, { view: viewAt(example, first, rank) });
+  }
+  const view = setting.view === undefined ? null : example.views[setting.view];
+  return { ...before, ...(view?.mapping ? parseSetting(view.mapping, "softmax") : {}), ...setting };
+}
+
+// The number of the view that has this rank in the panel's model, or its last one.
+function viewAt(example, setting, rank) {
+  const mine = modelViews(example, setting);
+  return mine[Math.min(rank, mine.length - 1)].number;
+}
+
+// Open a head in both panels: each keeps its model and mapping.
+function openHead(view, index) {
+  const example = examples[state.example];
+  const rank = modelViews(example, { view }).findIndex(({ number }) => number === view);
+  state.panels.forEach((panel, k) => (panel.view = k === index ? view : viewAt(example, panel, rank)));
+  update({ show: "map", row: 0, column: null });
+}
+
 function contentOf(setting) {
   const example = examples[state.example];
-  const view = example.views[Math.min(setting.view, example.views.length - 1)];
-  const weights = view.scores.map((scores) => mapRow(scores, setting));
-  const clustered = MAPPINGS[setting.mapping].clusters === true;
-  return {
-    source: example.source,
-    target: view.target,
-    scores: view.scores,
-    weights,
-    rtl: example.rtl,
-    clustered,
-  };
+  const view = example.views[clampedView(example, setting)];
+  const weights = weightsOf(view, setting);
+  return { source: example.source, target: view.target, scores: weights.scores, weights, rtl: example.rtl };
 }
 
 const shownPanels = () => (state.compare ? panels : panels.slice(0, 1));
@@ -72,37 +88,70 @@ function draw() {
   $("name").textContent = example.name;
   $("note").textContent = example.note ?? "";
   $("compare").checked = state.compare;
+  $("scaling").value = state.scaling;
+  for (const show of SHOWS) $(`show-${show}`).setAttribute("aria-pressed", state.show === show);
+  $("show-heads").hidden = examples.every(({ views }) => views.length < 3);
+  $("zooms").hidden = state.show !== "map";
   panels[1].root.hidden = !state.compare;
-  const contents = state.panels.map(contentOf);
-  const scale =
-    Math.max(...contents.slice(0, state.compare ? 2 : 1).map((c) => maximum(c.weights.map(maximum)))) || 1;
-  $("scale").textContent = formatWeight(scale, 2);
-  panels.forEach((panel, k) => {
-    if (k === 0 || state.compare)
-      panel.draw(state.panels[k], example.views, contents[k], { palette: palette(), scale });
-    panel.scale = scale;
-  });
+  document.body.dataset.show = state.show;
+  drawPanels(example);
   state.row = clamp(state.row, [0, longest() - 1]);
   drawList();
+  drawResults();
   mark();
   // Browsers reject too many history entries in a short time: write after the last change.
   clearTimeout(written);
-  written = setTimeout(() => history.replaceState(null, "", formatState(state)), 200);
+  written = setTimeout(writeAddress, 200);
+}
+
+// The frame of a notebook has no address of its own.
+function writeAddress() {
+  if (location.protocol !== "about:") history.replaceState(null, "", formatState(state));
+}
+
+function drawPanels(example) {
+  const contents = state.panels.map(contentOf);
+  const common = { show: state.show, scaling: state.scaling, zoom: state.zoom, palette: palette() };
+  const paper = printing ? { whole: true, paper: PRINTED, zoom: 0, least: 0.4 } : {};
+  const scales = scalesOf(contents.slice(0, state.compare ? 2 : 1));
+  $("scale").textContent = state.scaling === "own" ? "each map's largest weight" : formatWeight(scales[0], 2);
+  shownPanels().forEach((panel, k) => {
+    panel.draw(state.panels[k], example, contents[k], { ...common, ...paper, scale: scales[k] });
+  });
+}
+
+// The weight of the darkest colour. The largest weight of a long text is known when all rows are mapped: until
+// then, and for a fixed scale, it is that of the rows so far.
+function scalesOf(contents) {
+  if (state.scaling === "one" || state.show === "heads") return contents.map(() => 1);
+  contents.forEach(({ weights }) => {
+    for (let i = 0; i < weights.scores.length && i * weights.scores[0].length < 20000; ++i) weights.row(i);
+  });
+  const own = contents.map(({ weights }) => weights.largest || 1);
+  const later = () => contents.some(({ weights }, k) => (weights.largest || 1) > own[k]) && update({});
+  const unknown = contents.filter(({ weights }) => weights.known.includes(undefined));
+  if (unknown.length > 0) inSlices("scale", largestOf(unknown), later);
+  return state.scaling === "own" ? own : own.map(() => Math.max(...own));
+}
+
+function* largestOf(contents) {
+  for (const { weights } of contents) for (let i = 0; i < weights.scores.length; ++i) yield weights.row(i);
 }
 
 // Show the row under the pointer, else the chosen one.
 function mark() {
   const { row, column } = hover ?? state;
   const named = shownPanels().map((panel, k) => ({ name: state.panels[k].mapping, content: panel.content }));
-  shownPanels().forEach((panel) => panel.mark(row, column));
+  shownPanels().forEach((panel) => panel.mark(row, column, hover !== null));
   const target = named[0].content.target;
   $("row-title").replaceChildren(
     `Target word ${row + 1} of ${longest()}: `,
-    node("bdi", { textContent: target[Math.min(row, target.length - 1)] }),
+    node("bdi", { textContent: visible(target[Math.min(row, target.length - 1)]) }),
   );
   const clamped = ({ content }) => Math.min(row, content.target.length - 1);
   $("summaries").replaceChildren(...named.map((one) => summaryNode(one.name, one.content, clamped(one))));
-  $("numbers").replaceChildren(...numbersTable(named, row, column));
+  const showAll = () => ((allWords = true), mark());
+  $("numbers").replaceChildren(...numbersTable(named, row, column, allWords && hover === null, showAll));
 }
 
 // Announce the row or the cell to screen readers after a step.
@@ -111,9 +160,12 @@ function step(rows, columns) {
   state.row = clamp(state.row + rows, [0, longest() - 1]);
   if (columns !== 0) state.column = state.column === null ? 0 : clamp(state.column + columns, [0, d - 1]);
   hover = null;
+  allWords = false;
+  mark();
   update({});
   const { content } = panels[0];
   const row = Math.min(state.row, content.target.length - 1);
+  if (state.show !== "heads") panels[0].shown.reveal(row, state.column);
   const parts = summary(content, row)
     .parts.slice(0, 4)
     .map(({ words, sum }) => `${words} ${sum}`);
@@ -121,8 +173,23 @@ function step(rows, columns) {
     `${content.target[row]}: ${summary(content, row).count}. ${parts.join("; ")}`;
 }
 
+// The other panel shows the same words: scroll it as far, counted in cells.
+function follow(index) {
+  if (following) return (following = false);
+  if (!state.compare || state.show === "heads") return;
+  const [from, to] = [panels[index], panels[1 - index]];
+  const [a, b] = [from.shown.at, to.shown.at];
+  const ratios = state.show === "map" ? [b.cell / a.cell, b.tall / a.tall] : [1, b.pitch / a.pitch];
+  const [x, y] = [to.figure.scrollLeft, to.figure.scrollTop];
+  following = true;
+  to.figure.scrollTo(from.figure.scrollLeft * ratios[0], from.figure.scrollTop * ratios[1]);
+  // No event follows if it was there already, or at its end.
+  if (to.figure.scrollLeft === x && to.figure.scrollTop === y) following = false;
+}
+
 function drawList() {
-  const wanted = folded(state.search.trim());
+  const query = state.search.trim();
+  const wanted = query.startsWith("#") ? "" : folded(query);
   const found = examples.filter((example) => example.haystack.includes(wanted));
   $("found").textContent = `${found.length} of ${examples.length} example${examples.length === 1 ? "" : "s"}`;
   if (found.length > LISTED) $("found").textContent += `, the first ${LISTED} listed`;
@@ -132,6 +199,30 @@ function drawList() {
   $("list").dataset.key = key;
   $("list").replaceChildren(...found.slice(0, LISTED).map(listItem));
   scrollToCurrent($("list"));
+}
+
+// What the searched word attends to in all examples, under both settings.
+function drawResults() {
+  const text = state.search.trim();
+  $("results").hidden = text === "";
+  if (text === "") return stopTask("results");
+  const query = parseQuery(text);
+  $("results-title").replaceChildren(
+    query.position === undefined ? "In all examples, target words " : "In all examples, target word number ",
+    node("bdi", { textContent: text.replace(/^#/, "") }),
+  );
+  const settings = state.panels.slice(0, state.compare ? 2 : 1);
+  const results = settings.map(emptyResult);
+  const open = (example, row, column) => update({ example, row, column });
+  const steps = (function* () {
+    for (const [k, setting] of settings.entries()) yield* collected(query, setting, examples, results[k]);
+  })();
+  inSlices("results", steps, () => {
+    $("results-list").replaceChildren(
+      ...settings.map(({ mapping }, k) => resultNode(mapping, results[k], open)),
+    );
+    $("results").dataset.query = text;
+  });
 }
 
 // Scroll only the list: scrollIntoView would also move the page.
@@ -149,7 +240,7 @@ function listItem(example) {
   const open = () => update({ example: example.index, row: 0, column: null });
   const button = node(
     "button",
-    { type: "button", onclick: open },
+    { type: "button", onclick: open, title: example.name },
     node("bdi", { textContent: example.name }),
   );
   if (example.index === state.example) button.setAttribute("aria-current", "true");
@@ -157,67 +248,10 @@ function listItem(example) {
 }
 
 function download(index, kind) {
-  const svg = drawing(panels[index].content, panels[index].scale, panels[index].width(), data.palette.light);
+  const panel = panels[index];
   const name = `attention-${state.example + 1}-${state.panels[index].mapping}`;
+  if (state.show === "lines") return saveCanvas(panel.shown.canvas, name);
+  const light = { palette: data.palette.light, scale: panel.scale, width: panel.width, zoom: state.zoom };
+  const svg = drawing(panel.content, light);
   return kind === "svg" ? saveSvg(svg, name) : savePng(svg, name);
 }
-
-function setTheme(theme) {
-  document.documentElement.dataset.theme = theme;
-  $("theme").textContent = theme === "dark" ? "Light" : "Dark";
-  $("theme").setAttribute("aria-label", `Switch to ${theme === "dark" ? "light" : "dark"} colours`);
-}
-
-function listen() {
-  const another = (by) =>
-    update({ example: clamp(state.example + by, [0, examples.length - 1]), row: 0, column: null });
-  // Following it as a link would replace the state in the address.
-  $("skip").onclick = (event) => (event.preventDefault(), $("stage").focus());
-  $("theme").onclick = () => (
-    setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"),
-    update({})
-  );
-  $("search").oninput = (event) => update({ search: event.target.value });
-  $("compare").onchange = (event) => update({ compare: event.target.checked });
-  $("previous").onclick = () => another(-1);
-  $("next").onclick = () => another(1);
-  $("up").onclick = () => step(-1, 0);
-  $("down").onclick = () => step(1, 0);
-  addEventListener("hashchange", () => ((state = parseState(location.hash, data.start)), update({})));
-  addEventListener("resize", () => update({}));
-  addEventListener("keydown", (event) => {
-    if (event.target.closest("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey)
-      return;
-    const action = { "/": () => $("search").focus(), n: () => another(1), p: () => another(-1) }[event.key];
-    if (action) event.preventDefault();
-    action?.();
-  });
-  panels.forEach(listenPanel);
-}
-
-function listenPanel(panel, index) {
-  const cell = (event) => event.target.closest(".cell");
-  const placeOf = ({ dataset }) => ({ row: Number(dataset.row), column: Number(dataset.column) });
-  panel.figure.onpointermove = (event) => {
-    if (event.pointerType === "touch" || !cell(event)) return;
-    hover = placeOf(cell(event));
-    mark();
-    showTip($("tip"), event, panel.content, state.panels[index].mapping, hover.row, hover.column);
-  };
-  panel.figure.onpointerleave = () => {
-    $("tip").hidden = true;
-    if (hover !== null) ((hover = null), mark());
-  };
-  panel.figure.onclick = (event) => cell(event) && update(placeOf(cell(event)));
-  panel.figure.onkeydown = (event) => {
-    const forward = panels[0].content.rtl ? -1 : 1;
-    const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -forward], ArrowRight: [0, forward] };
-    if (!(event.key in moves)) return;
-    event.preventDefault();
-    step(...moves[event.key]);
-  };
-}
-
-setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-listen();
-draw();

@@ -1,59 +1,72 @@
-// One panel: a mapping, its strengths, and the heat map.
+// One panel: a mapping, its strengths, and the picture of the weights: heat map, lines, or all heads.
 
 const SYMBOLS = { gamma: "γ", lam: "λ", p: "p", alpha: "α" };
+const WORDS = { gamma: "smoothness", lam: "fusing", p: "norm", alpha: "sparsity" };
 const MEANINGS = {
-  gamma: "strength of the regularizer",
-  lam: "how strongly weights are fused",
-  p: "the norm, 2 is sparsemax",
+  gamma: "strength of the regularizer: larger is smoother, smaller is sparser",
+  lam: "how strongly weights are fused: 0 is sparsemax",
+  p: "the norm: 2 is sparsemax, smaller is denser",
   alpha: "1 is softmax, 2 is sparsemax",
 };
 
-function node(name, properties = {}, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(properties)) {
-    if (key in made) made[key] = value;
-    else made.setAttribute(key, value);
-  }
-  made.append(...children);
-  return made;
-}
-
-// `change(update)` applies an update to this panel's setting and draws everything again.
+// `act` has the page's reactions: change(update), download(kind), open(view), scrolled().
 class Panel {
-  constructor(index, change, download) {
+  constructor(index, act) {
     this.prefix = ["left", "right"][index];
-    this.change = change;
+    this.change = act.change;
     this.figure = node("div", {
       className: "figure",
       role: "grid",
       tabIndex: 0,
       id: `${this.prefix}-figure`,
     });
-    this.mappings = this.choice("mapping", Object.keys(MAPPINGS), (value) => change({ mapping: value }));
-    this.views = this.choice("scores", [], (value) => change({ view: Number(value), row: 0 }));
+    this.window = node("div", { className: "window" }, this.figure);
+    this.kinds = {
+      map: new Sheet(this.figure),
+      lines: new Lines(this.figure),
+      heads: new Heads(this.figure, this.prefix, act.open),
+    };
+    this.figure.onscroll = () => {
+      if (this.show === "heads") return;
+      this.shown.scrolled();
+      this.hint();
+      act.scrolled();
+    };
+    this.mappings = this.choice("mapping", (value) => act.change({ mapping: value }));
+    this.mappings.fill(Object.keys(MAPPINGS));
+    this.models = this.choice("model", (value) => act.change({ model: value }));
+    this.views = this.choice("scores", (value) => act.change({ view: Number(value), row: 0 }));
     this.sliders = Object.fromEntries(Object.keys(SYMBOLS).map((name) => [name, this.slider(name)]));
-    const saves = ["SVG", "PNG"].map((kind) =>
-      node("button", { type: "button", textContent: kind, onclick: () => download(kind.toLowerCase()) }),
+    this.saves = ["SVG", "PNG"].map((kind) =>
+      node("button", { type: "button", textContent: kind, onclick: () => act.download(kind.toLowerCase()) }),
     );
-    saves.forEach((button) =>
-      button.setAttribute("aria-label", `Download the ${this.prefix} heat map as ${button.textContent}`),
+    this.saves.forEach((button) =>
+      button.setAttribute("aria-label", `Download the ${this.prefix} picture as ${button.textContent}`),
     );
+    this.averages = node("p", { className: "averages" });
+    this.extent = node("p", { className: "extent" });
+    const choices = [
+      this.mappings.root,
+      this.models.root,
+      this.views.root,
+      node("span", { className: "saves" }, ...this.saves),
+    ];
     this.root = node(
       "article",
       { className: "panel", id: this.prefix },
-      node(
-        "div",
-        { className: "choices" },
-        this.mappings.root,
-        this.views.root,
-        node("span", { className: "saves" }, ...saves),
-      ),
+      node("div", { className: "choices" }, ...choices),
       node("div", { className: "sliders" }, ...Object.values(this.sliders).map((slider) => slider.root)),
-      this.figure,
+      this.averages,
+      this.window,
+      this.extent,
     );
   }
 
-  choice(label, options, choose) {
+  get shown() {
+    return this.kinds[this.show];
+  }
+
+  choice(label, choose) {
     const id = `${this.prefix}-${label}`;
     const select = node("select", { id, onchange: (event) => choose(event.target.value) });
     const root = node(
@@ -62,11 +75,14 @@ class Panel {
       node("label", { htmlFor: id, textContent: label }),
       select,
     );
-    const fill = (names, values = names) =>
+    const fill = (names, values = names) => {
+      const key = JSON.stringify([names, values]);
+      if (select.dataset.key === key) return;
+      select.dataset.key = key;
       select.replaceChildren(
         ...names.map((name, k) => node("option", { value: values[k], textContent: name })),
       );
-    fill(options);
+    };
     return { root, select, fill };
   }
 
@@ -87,11 +103,12 @@ class Panel {
       const value = number.value === "" ? NaN : Number(number.value);
       this.change(Number.isFinite(value) ? { [name]: clamp(value, LIMITS[name]) } : {});
     };
-    const label = node("label", {
-      htmlFor: id,
-      textContent: SYMBOLS[name],
-      title: `${name}: ${MEANINGS[name]}`,
-    });
+    const label = node(
+      "label",
+      { htmlFor: id, title: `${name}: ${MEANINGS[name]}` },
+      node("i", { textContent: SYMBOLS[name] }),
+      ` ${WORDS[name]}`,
+    );
     return { root: node("span", { className: "slider" }, label, range, number), range, number };
   }
 
@@ -110,42 +127,128 @@ class Panel {
     this.change({ [name]: fromSlider(name, clamp(position + sizes[event.key], [0, 1])) });
   }
 
-  // Show a setting and its weights; `content` is the panel of heatmap.js.
-  draw(setting, views, content, options) {
-    this.content = content;
-    this.mappings.select.value = setting.mapping;
-    this.views.fill(
-      views.map((view) => view.name),
-      views.map((_, k) => k),
+  // Show a setting and its weights; `content` is the panel of heatmap.js. A panel that has not changed stays.
+  draw(setting, example, content, options) {
+    const { show, zoom, scale, scaling, palette, whole } = options;
+    const width = whole ? options.paper : this.figure.clientWidth || 480;
+    const key = JSON.stringify([
+      formatSetting(setting),
+      example.index,
+      show,
+      zoom,
+      scale,
+      scaling,
+      palette.paper,
+      whole,
+      width,
+    ]);
+    if (key === this.key) return;
+    this.key = key;
+    Object.assign(this, { content, show, width, scale });
+    this.drawControls(setting, example);
+    const said = { map: "Weights", lines: "Lines", heads: "All heads" }[show];
+    this.figure.setAttribute("role", show === "heads" ? "group" : "grid");
+    this.figure.setAttribute(
+      "aria-label",
+      `${said} of ${setting.mapping}; arrow keys step through the words`,
     );
-    this.views.select.value = setting.view;
-    this.views.root.hidden = views.length < 2;
+    this.figure.tabIndex = show === "heads" ? -1 : 0;
+    const full = { ...options, width, prefix: this.prefix };
+    if (show === "heads") this.kinds.heads.draw(example, modelViews(example, setting), setting, full);
+    else {
+      stopTask(`${this.prefix} heads`);
+      this.shown.draw(content, full);
+    }
+    this.saves[0].hidden = show !== "map";
+    this.saves[1].hidden = show === "heads";
+    this.hint();
+    this.measure();
+  }
+
+  drawControls(setting, example) {
+    this.mappings.select.value = setting.mapping;
+    const mine = modelViews(example, setting);
+    const models = modelsOf(example);
+    this.models.fill(models);
+    this.models.select.value = mine[0].view.model;
+    this.models.root.hidden = models.length < 2;
+    this.views.fill(
+      mine.map(({ view }) => view.name),
+      mine.map(({ number }) => number),
+    );
+    this.views.select.value = clampedView(example, setting);
+    this.views.root.hidden = mine.length < 2;
     for (const [name, { root, range, number }] of Object.entries(this.sliders)) {
       root.hidden = !MAPPINGS[setting.mapping].parameters.includes(name);
+      if (root.hidden) continue;
       if (document.activeElement !== range || fromSlider(name, Number(range.value)) !== setting[name])
         range.value = SCALES[name].from(setting[name]);
       range.setAttribute("aria-valuetext", `${name} ${setting[name]}`);
       number.value = setting[name];
     }
-    this.figure.setAttribute(
-      "aria-label",
-      `Weights of ${setting.mapping}; arrow keys step through the words`,
-    );
-    this.figure.replaceChildren(heatmap(content, { ...options, width: this.width(), prefix: this.prefix }));
   }
 
-  width() {
-    return this.figure.clientWidth || 480;
+  // The averages over all rows; those of a long text follow when they are known.
+  measure() {
+    const { weights } = this.content;
+    const name = `${this.prefix} averages`;
+    if (this.show === "heads") {
+      stopTask(name);
+      this.averages.textContent = "below each head: words with weight · words per segment";
+      return;
+    }
+    const copy = new Weights(weights.scores, weights.setting);
+    copy.known = weights.known;
+    const steps = (function* () {
+      for (let i = 0; i < copy.scores.length; ++i) yield copy.measure(i);
+    })();
+    inSlices(name, steps, () => (this.averages.textContent = averagesText(copy)));
   }
 
-  // Mark a row, and its cell if one is chosen.
-  mark(row, column) {
+  // A shadow at every edge beyond which there is more, and its extent in words.
+  hint() {
+    const { figure } = this;
+    const more = [
+      ["left", figure.scrollLeft > 1],
+      ["up", figure.scrollTop > 1],
+      ["right", figure.scrollLeft + figure.clientWidth < figure.scrollWidth - 1],
+      ["down", figure.scrollTop + figure.clientHeight < figure.scrollHeight - 1],
+    ];
+    this.window.dataset.more = more
+      .filter(([, beyond]) => beyond)
+      .map(([name]) => name)
+      .join(" ");
+    this.window.style.setProperty("--bar", `${figure.offsetWidth - figure.clientWidth}px`);
+    const extent = this.show === "heads" ? "" : this.shown.extent();
+    this.extent.textContent = extent && `${extent}${this.window.dataset.more ? ": scroll for more" : ""}`;
+  }
+
+  mark(row, column, hovered) {
+    if (this.show === "heads") return;
     const clamped = Math.min(row, this.content.target.length - 1);
-    this.figure.querySelectorAll(".marked").forEach((old) => old.classList.remove("marked"));
-    this.figure.querySelector(`g[data-row="${clamped}"]`).classList.add("marked");
-    const cell = column === null ? null : document.getElementById(`${this.prefix}-${clamped}-${column}`);
-    cell?.classList.add("marked");
-    this.figure.querySelector(`text[data-column="${column}"]`)?.classList.add("marked");
-    this.figure.setAttribute("aria-activedescendant", cell?.id ?? `${this.prefix}-row${clamped}`);
+    this.shown.mark(clamped, column, hovered);
+    const cell = column === null ? null : $(`${this.prefix}-${clamped}-${column}`);
+    const active = cell?.id ?? `${this.prefix}-row${clamped}`;
+    if ($(active)) this.figure.setAttribute("aria-activedescendant", active);
+    else this.figure.removeAttribute("aria-activedescendant");
   }
+}
+
+function averagesText(weights) {
+  const { support, words, length } = weights.averages();
+  const { mapping } = weights.setting;
+  const kind = weights.clustered ? "clusters" : "segments";
+  const text = `on average ${support.toFixed(1)} of ${words.toFixed(words % 1 ? 1 : 0)} words, ${kind} of ${length.toFixed(2)}`;
+  const fuses = mapping === "fusedmax" || mapping === "oscarmax";
+  return fuses && length < 1.15
+    ? `${text}: raise λ to see ${weights.clustered ? "larger" : "longer"} ones`
+    : text;
+}
+
+// The models of an example in order, and the views of the panel's model with their numbers.
+const modelsOf = (example) => [...new Set(example.views.map((view) => view.model))];
+const clampedView = (example, setting) => Math.min(setting.view, example.views.length - 1);
+function modelViews(example, setting) {
+  const { model } = example.views[clampedView(example, setting)];
+  return example.views.map((view, number) => ({ view, number })).filter(({ view }) => view.model === model);
 }

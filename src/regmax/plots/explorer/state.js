@@ -1,20 +1,22 @@
 // The state of the page as one object, stored in the address: a link opens the view of its sender.
 
-const DEFAULTS = { gamma: 1, lam: 0.1, p: 1.5, alpha: 1.5, view: 0 };
 const LIMITS = { gamma: [0.05, 20], lam: [0, 2], p: [1.01, 2], alpha: [1, 2] };
+const SHOWS = ["map", "lines", "heads"];
+const SCALINGS = ["one", "both", "own"];
 
 function clamp(value, [low, high]) {
   return Math.min(Math.max(value, low), high);
 }
 
-// "fusedmax,gamma=1,lam=0.1,view=0" as a panel's setting; missing or invalid values take their defaults.
+// "fusedmax,gamma=1,lam=0.1,view=0" as a panel's setting; missing or invalid values take the mapping's defaults.
 function parseSetting(text, fallback) {
-  const [mapping, ...pairs] = text.split(",");
-  const setting = { ...DEFAULTS, mapping: mapping in MAPPINGS ? mapping : fallback };
+  const [given, ...pairs] = text.split(",");
+  const mapping = given in MAPPINGS ? given : fallback;
+  const setting = { mapping, view: 0, ...data.strengths[mapping] };
   for (const [name, value] of pairs.map((pair) => pair.split("="))) {
     const number = Number(value);
     if (value === "" || !Number.isFinite(number)) continue;
-    if (name in LIMITS) setting[name] = clamp(number, LIMITS[name]);
+    if (name in setting && name in LIMITS) setting[name] = clamp(number, LIMITS[name]);
     if (name === "view") setting.view = Math.max(0, Math.trunc(number));
   }
   return setting;
@@ -28,16 +30,24 @@ function formatSetting(setting) {
 function parseState(hash, start) {
   const fields = new URLSearchParams(hash.replace(/^#/, ""));
   const whole = (name) => Math.max(0, Math.trunc(Number(fields.get(name))) || 0);
+  const oneOf = (name, values, fallback) =>
+    values.includes(fields.get(name)) ? fields.get(name) : (fallback ?? values[0]);
+  const panels = [
+    parseSetting(fields.get("left") ?? start[0], "fusedmax"),
+    parseSetting(fields.get("right") ?? start[1], "softmax"),
+  ];
+  // Two identical panels compare nothing.
+  const differ = formatSetting(panels[0]) !== formatSetting(panels[1]);
   return {
     example: whole("example"),
     row: whole("row"),
     column: null,
-    compare: fields.get("compare") !== "no",
+    compare: fields.has("compare") ? fields.get("compare") !== "no" : differ,
+    show: oneOf("show", SHOWS, data.show),
+    scaling: oneOf("scale", SCALINGS),
+    zoom: clamp(whole("zoom"), [0, 64]), // the width of a cell, 0 to fit
     search: fields.get("search") ?? "",
-    panels: [
-      parseSetting(fields.get("left") ?? start[0], "fusedmax"),
-      parseSetting(fields.get("right") ?? start[1], "softmax"),
-    ],
+    panels,
   };
 }
 
@@ -45,7 +55,10 @@ function formatState(state) {
   const fields = new URLSearchParams({ example: state.example, row: state.row });
   fields.set("left", formatSetting(state.panels[0]));
   fields.set("right", formatSetting(state.panels[1]));
-  if (!state.compare) fields.set("compare", "no");
+  fields.set("compare", state.compare ? "yes" : "no");
+  if (state.show !== data.show) fields.set("show", state.show);
+  if (state.scaling !== SCALINGS[0]) fields.set("scale", state.scaling);
+  if (state.zoom > 0) fields.set("zoom", state.zoom);
   if (state.search) fields.set("search", state.search);
   // Commas and equal signs are legal in a fragment, and readable.
   return "#" + fields.toString().replaceAll("%2C", ",").replaceAll("%3D", "=");

@@ -1,13 +1,14 @@
-// The structure of a row of weights: its support, segments of adjacent equal weights, clusters of equal weights.
+// The structure of a row of weights: its support, segments of adjacent equal weights, clusters of equal weights;
+// and words as text.
 
-// The maximal ranges [start, stop) of adjacent exactly equal weights, zeros included. Deleted positions (null
-// scores) form separate ranges: they have no weight, which differs from weight zero.
+// The maximal ranges [start, stop) of adjacent exactly equal weights, zeros included. Deleted positions (scores of
+// -Infinity) form separate ranges: they have no weight, which differs from weight zero.
 function runs(y, scores) {
   const pieces = [];
   for (let start = 0, stop; start < y.length; start = stop) {
-    const deleted = scores[start] === null;
+    const deleted = isDeleted(scores[start]);
     stop = start + 1;
-    while (stop < y.length && y[stop] === y[start] && (scores[stop] === null) === deleted) ++stop;
+    while (stop < y.length && y[stop] === y[start] && isDeleted(scores[stop]) === deleted) ++stop;
     pieces.push({ start, stop, weight: y[start], deleted });
   }
   return pieces;
@@ -21,7 +22,8 @@ function clusters(y) {
   const shared = [...count.keys()]
     .filter((weight) => weight > 0 && count.get(weight) > 1)
     .sort((a, b) => b - a);
-  return y.map((weight) => (shared.includes(weight) ? shared.indexOf(weight) : null));
+  const numbers = new Map(shared.map((weight, number) => [weight, number]));
+  return Array.from(y, (weight) => numbers.get(weight) ?? null);
 }
 
 // The groups of positions that share a nonzero weight: clusters if the mapping makes them, segments otherwise;
@@ -39,11 +41,15 @@ function groups(y, scores, clustered) {
 }
 
 function supportSize(y) {
-  return y.filter((weight) => weight > 0).length;
+  let size = 0;
+  for (const weight of y) size += weight > 0;
+  return size;
 }
 
 function entropy(y) {
-  return -total(y.map((weight) => (weight > 0 ? weight * Math.log(weight) : 0)));
+  let sum = 0;
+  for (const weight of y) if (weight > 0) sum -= weight * Math.log(weight);
+  return sum;
 }
 
 // A weight as text: exact zeros are shown as such, and no other weight rounds to zero.
@@ -54,8 +60,11 @@ function formatWeight(weight, digits = 3) {
 
 // Right-to-left scripts such as Hebrew and Arabic, recognised by the first letter that has a direction.
 function isRightToLeft(tokens) {
-  const letters = tokens.join(" ").match(/\p{L}/gu) ?? [];
-  return letters.length > 0 && /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]/u.test(letters[0]);
+  for (const token of tokens) {
+    const letter = token.match(/\p{L}/u);
+    if (letter) return /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]/u.test(letter[0]);
+  }
+  return false;
 }
 
 // Marks that keep a right-to-left word from reordering its surroundings.
@@ -63,7 +72,17 @@ function isolated(token) {
   return isRightToLeft([token]) ? `\u2068${token}\u2069` : token;
 }
 
+// Blanks and line breaks as signs: a token of blanks would be invisible.
+const BLANKS = { " ": "␣", "\u00a0": "␣", "\t": "⇥", "\n": "↵", "\r": "↵" };
+function visible(token) {
+  if (token === "") return "∅";
+  const outside = token.replace(/^\s+|\s+$|[\t\n\r]/g, (blanks) =>
+    [...blanks].map((b) => BLANKS[b] ?? "␣").join(""),
+  );
+  return outside;
+}
+
 function shortened(token, length = 22) {
-  const letters = [...token];
-  return letters.length > length ? letters.slice(0, length - 1).join("") + "…" : token;
+  const letters = [...visible(token)];
+  return letters.length > length ? letters.slice(0, length - 1).join("") + "…" : letters.join("");
 }

@@ -1,0 +1,88 @@
+// All heads of a model as thumbnails, a row per layer. They are painted in slices, row by row of the weights.
+
+class Heads {
+  constructor(figure, prefix, open) {
+    Object.assign(this, { figure, prefix, open });
+  }
+
+  // views: those of one model, with their numbers; setting: the panel's; own: each head under its own mapping.
+  draw(example, views, setting, options) {
+    const layers = new Map();
+    views.forEach((one) => layers.set(one.view.layer, [...(layers.get(one.view.layer) ?? []), one]));
+    const most = Math.max(...[...layers.values()].map((heads) => heads.length));
+    const name = layers.size > 1 || views[0].view.layer ? 74 : 0;
+    const gap = 6;
+    const size = clamp(Math.floor((options.width - name - 8) / most - gap), [26, 132]);
+    const grid = node("div", { className: "heads" });
+    grid.style.gridTemplateColumns = `${name ? `${name}px ` : ""}repeat(${most}, ${size}px)`;
+    const thumbs = [];
+    for (const [layer, heads] of layers) {
+      if (name) grid.append(node("span", { className: "layer", textContent: layer, title: layer }));
+      heads.forEach((one, k) => {
+        const thumb = this.thumb(one, k, size);
+        if (k === 0) thumb.button.style.gridColumnStart = name ? 2 : 1;
+        thumbs.push(thumb);
+        grid.append(thumb.button);
+      });
+    }
+    this.figure.replaceChildren(grid);
+    this.figure.dataset.heads = thumbs.length;
+    delete this.figure.dataset.painted;
+    this.mark(setting.view);
+    inSlices(
+      `${this.prefix} heads`,
+      painted(thumbs, example, setting, options),
+      () => (this.figure.dataset.painted = thumbs.length),
+    );
+  }
+
+  thumb({ view, number }, k, size) {
+    const canvas = node("canvas");
+    const caption = node("span", { className: "count", textContent: "…" });
+    const button = node(
+      "button",
+      { type: "button", className: "head", onclick: () => this.open(number), "data-view": number },
+      node("span", { className: "number", textContent: view.layer ? k + 1 : view.name }),
+      canvas,
+      caption,
+    );
+    button.setAttribute("aria-label", view.name);
+    return { view, size, canvas, caption, button };
+  }
+
+  mark(number) {
+    this.figure
+      .querySelectorAll(".head")
+      .forEach((button) => button.toggleAttribute("aria-current", Number(button.dataset.view) === number));
+  }
+}
+
+// Map and paint head after head. Weights are forgotten at once: those of a whole model would not fit in memory.
+function* painted(thumbs, example, setting, { palette, scaling }) {
+  for (const { view, size, canvas, caption, button } of thumbs) {
+    const scores = scoresOf(view);
+    const weights = new Weights(scores, setting);
+    const rows = [];
+    for (let i = 0; i < scores.length; ++i) {
+      rows.push(weights.measure(i));
+      yield;
+    }
+    const scale = scaling === "one" ? 1 : weights.largest || 1;
+    const [n, d] = [scores.length, example.source.length];
+    const image = new ImageData(d, n);
+    const pixels = new Uint32Array(image.data.buffer);
+    rows.forEach((y, i) =>
+      paintPixels(pixels.subarray(i * d, (i + 1) * d), y, scores[i], { rtl: example.rtl, palette, scale }),
+    );
+    const context = sized(canvas, size, clamp(Math.round((size * n) / d), [8, 2 * size]));
+    context.imageSmoothingEnabled = d > size || n > size;
+    context.drawImage(bitmap(image), 0, 0, size, parseFloat(canvas.style.height));
+    const { support, words, length, zeros } = weights.averages();
+    caption.textContent = size < 40 ? support.toFixed(1) : `${support.toFixed(1)} · ${length.toFixed(1)}`;
+    const kind = weights.clustered ? "clusters" : "segments";
+    const said = `${view.name}: support ${support.toFixed(1)} of ${words.toFixed(0)} words, ${kind} of ${length.toFixed(2)}, ${(100 * zeros).toFixed(0)} % zero`;
+    button.setAttribute("aria-label", said);
+    button.title = said;
+    yield;
+  }
+}

@@ -1,0 +1,172 @@
+"""Long texts in the explorer: they fit or scroll with their labels, and are painted as the library maps them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from browser import Page
+
+from regmax.plots import Example, Examples, Setting, View, write_explorer
+
+Tab = Callable[..., Page]
+WIDTHS = (360, 1280, 1900)
+SIZES = (30, 60, 300, 1000)
+MOVE = """(async () => {
+  const [slider, times] = [document.getElementById('left-lam'), []];
+  for (const place of [0.3, 0.4, 0.5]) {
+    const start = performance.now();
+    slider.value = place;
+    slider.dispatchEvent(new Event('input'));
+    await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+    times.push(performance.now() - start);
+  }
+  return times;
+})()"""
+
+
+def scores(n: int) -> np.ndarray:
+    rng = np.random.default_rng(n)
+    near = np.exp(-((np.arange(n)[:, None] - np.arange(n)) ** 2) / 4)
+    return (3 * near + 0.4 * rng.normal(size=(n, n))).astype(np.float32).astype(np.float64)
+
+
+@pytest.fixture(scope="module")
+def long_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def example(n: int) -> Example:
+        source, target = (tuple(f"{letter}{k}" for k in range(n)) for letter in "st")
+        return Example(source, (View("", target, scores(n)),), name=str(n))
+
+    examples = Examples(tuple(map(example, SIZES)))
+    return write_explorer(examples, tmp_path_factory.mktemp("long") / "page.html")
+
+
+def figure(page: Page, expression: str, side: str = "left") -> object:
+    return page.evaluate(f"((figure) => {expression})(document.getElementById('{side}-figure'))")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("size", SIZES)
+def test_the_page_never_scrolls_sideways_and_labels_stay(
+    tab: Tab, long_page: Path, width: int, size: int
+) -> None:
+    page = tab(width=width).open(long_page, f"#example={SIZES.index(size)}")
+    page.settle()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate("document.querySelectorAll('*').length") < 6000
+    fits = figure(page, "figure.scrollWidth <= figure.clientWidth + 1")
+    if size <= 60 and width >= 1280:
+        assert fits
+    if fits:
+        return
+    figure(page, "figure.scrollTo(120, 40)")
+    page.settle()
+    away = "figure.querySelector('{0}').getBoundingClientRect().{1} - figure.getBoundingClientRect().{1}"
+    assert abs(figure(page, away.format(".rows", "left"))) < 1
+    assert abs(figure(page, away.format(".columns", "top"))) < 1
+    assert f"of {size}: scroll for more" in page.evaluate(
+        "document.querySelector('#left .extent').textContent"
+    )
+    assert {"left", "up", "right"} <= set(
+        page.evaluate("document.querySelector('#left .window').dataset.more").split()
+    )
+    # The other map follows.
+    assert page.wait(lambda: figure(page, "[figure.scrollLeft, figure.scrollTop]", "right") == [120, 40])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_slider_maps_the_visible_rows(tab: Tab, long_page: Path, size: int) -> None:
+    page = tab().open(long_page, f"#example={SIZES.index(size)}")
+    times = page.evaluate(MOVE)
+    assert len(times) == 3
+    assert min(times) < 10_000  # on a busy machine; 15 to 50 ms on an idle one
+    assert page.evaluate("document.querySelector('#left-lam').nextSibling.value") == "0.25"
+
+
+COLOURS = """((canvas) => {
+  const ratio = canvas.width / parseFloat(canvas.style.width);
+  const context = canvas.getContext('2d');
+  const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
+  const pixel = (x, y) => 4 * (Math.floor(y * ratio) * canvas.width + Math.floor(x * ratio));
+  const at = (x, y) => [0, 1, 2].map((k) => data[pixel(x, y) + k]);
+  const body = canvas.parentElement.style;
+  const [wide, tall] = [parseFloat(body.width) / %d, parseFloat(body.height) / %d];
+  const shown = [parseFloat(canvas.style.width) / wide, parseFloat(canvas.style.height) / tall];
+  const [columns, rows] = shown.map((count) => Math.floor(count + 0.01));
+  const range = (count) => [...Array(count).keys()];
+  return range(rows).map((i) => range(columns).map((j) => at((j + 0.5) * wide, (i + 0.5) * tall)));
+})(document.querySelector('#left canvas.cells'))"""
+
+
+@pytest.mark.parametrize("size", [60, 300])
+def test_painted_cells_are_grey_exactly_where_the_librarys_weights_are_zero(
+    tab: Tab, long_page: Path, size: int
+) -> None:
+    page = tab().open(long_page, f"#example={SIZES.index(size)}&left=fusedmax,lam=0.2")
+    colours = np.array(page.evaluate(COLOURS % (size, size)))
+    expected = Setting.parse("fusedmax,lam=0.2")(scores(size))[: colours.shape[0], : colours.shape[1]]
+    grey = (colours == (0xEC, 0xEC, 0xEC)).all(-1)
+    np.testing.assert_array_equal(grey, expected == 0)
+    # Lightness falls with the weight.
+    order = np.argsort(expected[~grey])
+    assert np.all(np.diff(colours[~grey].sum(-1)[order]) <= 1)
+
+
+def test_pointing_at_a_painted_cell_names_its_words(tab: Tab, long_page: Path) -> None:
+    page = tab().open(long_page, "#example=1")
+    x, y = page.evaluate(
+        "(({left, top, width, height}) => [left + width * 10.5 / 60, top + height * 12.5 / 60])"
+        "(document.querySelector('#left .body').getBoundingClientRect())"
+    )
+    page.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    page.settle()
+    assert page.evaluate("document.getElementById('tip').innerText").startswith("t12 → s10 ")
+    marked = page.evaluate(
+        "[...document.querySelectorAll('#left text.marked')].map((label) => label.textContent)"
+    )
+    assert sorted(marked) == ["s10", "t12"]
+
+
+def test_keys_scroll_a_chosen_word_into_view(tab: Tab, long_page: Path) -> None:
+    page = tab().open(long_page, "#example=2&row=250")
+    page.evaluate("document.getElementById('left-figure').focus()")
+    page.press("ArrowDown")
+    page.wait(lambda: figure(page, "figure.scrollTop > 100"))
+    assert page.evaluate("document.getElementById('announcement').textContent").startswith("t251: ")
+
+
+def test_the_size_of_the_cells_can_be_chosen(tab: Tab, long_page: Path) -> None:
+    page = tab().open(long_page, "#example=1")
+    width = "parseFloat(document.querySelector('#left .body').style.width)"
+    fitted = page.evaluate(width)
+    page.evaluate("document.getElementById('larger').click()")
+    page.settle()
+    assert page.evaluate(width) > fitted
+    page.evaluate("document.getElementById('fit').click()")
+    page.settle()
+    assert page.evaluate(width) == fitted
+
+
+@pytest.mark.parametrize("scaling", ["one", "both", "own"])
+def test_the_scale_of_the_colours_is_chosen(tab: Tab, long_page: Path, scaling: str) -> None:
+    page = tab().open(long_page, f"#example=0&scale={scaling}&left=sparsemax&right=softmax")
+    page.settle()
+    darkest = [page.evaluate(COLOURS.replace("#left", f"#{side}") % (30, 30)) for side in ("left", "right")]
+    least = [np.array(one).sum(-1).min() for one in darkest]
+    ramp_end = sum((0x0A, 0x2F, 0x5C))
+    assert (least[1] == ramp_end) == (scaling == "own")
+    shown = page.evaluate("document.getElementById('scale').textContent")
+    assert (shown == "1.00") == (scaling == "one") or scaling == "both"
+
+
+def test_the_table_lists_weights_in_order_and_counts_the_zeros(tab: Tab, long_page: Path) -> None:
+    page = tab().open(long_page, "#example=1&left=sparsemax&compare=no")
+    y = Setting("sparsemax")(scores(60))[0]
+    rows = "[...document.querySelectorAll('#numbers tbody tr')].map((row) => row.innerText.split('\\t'))"
+    *listed, last = page.evaluate(rows)
+    np.testing.assert_allclose([float(row[2]) for row in listed], np.sort(y[y > 0])[::-1], atol=5e-5)
+    assert last[0].strip() == f"{(y == 0).sum()} more words, {(y == 0).sum()} with weight exactly 0"
+    page.evaluate("document.getElementById('all-words').click()")
+    assert len(page.evaluate(rows)) == 60
