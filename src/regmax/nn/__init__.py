@@ -8,6 +8,7 @@ except ModuleNotFoundError:
 
 from regmax.nn.annealing import AnnealGamma
 from regmax.nn.attention import MultiheadAttention
+from regmax.nn.growing import GrowLam
 from regmax.nn.losses import FenchelYoungLoss, LinearFenchelYoungLoss
 from regmax.nn.mappings import (
     Entmax,
@@ -29,6 +30,7 @@ __all__ = [
     "FenchelYoungLoss",
     "Fusedmax",
     "GlobalAttention",
+    "GrowLam",
     "LinearFenchelYoungLoss",
     "MultiheadAttention",
     "Oscarmax",

@@ -69,8 +69,8 @@ def _link(name: str) -> _Link:
 class Strengths(torch.nn.Module):
     """The strengths of a mapping by name: some learned, some fixed.
 
-    A fixed gamma that was annealed, and the factor that annealing puts on lam, are in the state dict from then on, so
-    that a checkpoint gives the same weights in a model without an annealer.
+    A fixed gamma that was annealed, and the factors that schedules put on lam, are in the state dict from then on, so
+    that a checkpoint gives the same weights in a model without a schedule.
 
     Args:
         values: the initial strengths, numbers or tensors that broadcast against the scores.
@@ -80,7 +80,7 @@ class Strengths(torch.nn.Module):
     def __init__(self, values: dict[str, Any], learnable: bool | str | tuple[str, ...]) -> None:
         super().__init__()
         self.fixed: dict[str, Any] = {}
-        self.annealed: dict[str, float] = {}  # gamma itself, and a factor of lam
+        self.annealed: dict[str, float] = {}  # gamma itself, and the factors of lam, by schedule
         names = _learnable_names(learnable, values)
         for name, value in values.items():
             if name in names:
@@ -97,12 +97,16 @@ class Strengths(torch.nn.Module):
 
     @property
     def factor(self) -> float:
-        """The factor by which annealing multiplies lam; 1 without annealing."""
-        return self.annealed.get("lam", 1.0)
+        """The factor by which schedules multiply lam; 1 without a schedule."""
+        return self.annealed.get("lam", 1.0) * self.annealed.get("growth", 1.0)
 
     def anneal(self, gamma: float, factor: float) -> None:
-        """Set a fixed gamma, and the factor of lam."""
-        self.annealed = {"gamma": gamma, "lam": factor}
+        """Set a fixed gamma, and the factor of lam that holds the penalty."""
+        self.annealed |= {"gamma": gamma, "lam": factor}
+
+    def grow(self, factor: float) -> None:
+        """Set the factor of a lam that grows."""
+        self.annealed["growth"] = factor
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
@@ -124,11 +128,12 @@ class Strengths(torch.nn.Module):
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *options: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *options)
-        keys = {name: f"{prefix}annealed_{name}" for name in ("gamma", "lam")}
-        if "gamma" in self.fixed and all(key in state_dict for key in keys.values()):
-            self.annealed = {name: float(state_dict[key]) for name, key in keys.items()}
+        names = ("growth", *(("gamma", "lam") if "gamma" in self.fixed else ()))
+        found = {name: key for name in names if (key := f"{prefix}annealed_{name}") in state_dict}
+        if found:
+            self.annealed = {name: float(state_dict[key]) for name, key in found.items()}
             unexpected_keys = options[3]
-            unexpected_keys[:] = [key for key in unexpected_keys if key not in keys.values()]
+            unexpected_keys[:] = [key for key in unexpected_keys if key not in found.values()]
 
     def extra_repr(self) -> str:
         """The current strengths."""

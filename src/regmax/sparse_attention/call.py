@@ -3,10 +3,11 @@
 from typing import Any, Literal, overload
 
 from regmax.arrays import A, AnyArray, Array
-from regmax.resolver import MappingLike, resolve
+from regmax.resolver import MappingLike, Resolved, resolve
 from regmax.sparse_attention.dense import dense_attention, softmax_attention
 from regmax.sparse_attention.fused import sparse_attention, suits
-from regmax.sparse_attention.inputs import CALL, check_inputs, check_options
+from regmax.sparse_attention.inputs import CALL, Inputs, check_inputs, check_options
+from regmax.sparse_attention.variants import with_variants, without_sink
 from regmax.sparse_attention.weights import SparseWeights
 
 
@@ -23,6 +24,10 @@ def attention(
     dropout_p: float = 0.0,
     scale: float | None = None,
     enable_gqa: bool = False,
+    softcap: float | None = None,
+    sinks: AnyArray | None = None,
+    window: int | None = None,
+    documents: AnyArray | None = None,
     return_weights: Literal[False] = False,
 ) -> A: ...
 @overload
@@ -38,6 +43,10 @@ def attention(
     dropout_p: float = 0.0,
     scale: float | None = None,
     enable_gqa: bool = False,
+    softcap: float | None = None,
+    sinks: AnyArray | None = None,
+    window: int | None = None,
+    documents: AnyArray | None = None,
     return_weights: Literal[True],
 ) -> tuple[A, A]: ...
 @overload
@@ -53,6 +62,10 @@ def attention(
     dropout_p: float = 0.0,
     scale: float | None = None,
     enable_gqa: bool = False,
+    softcap: float | None = None,
+    sinks: AnyArray | None = None,
+    window: int | None = None,
+    documents: AnyArray | None = None,
     return_weights: Literal["sparse"],
 ) -> tuple[A, SparseWeights]: ...
 @overload
@@ -68,6 +81,10 @@ def attention(
     dropout_p: float = 0.0,
     scale: float | None = None,
     enable_gqa: bool = False,
+    softcap: float | None = None,
+    sinks: AnyArray | None = None,
+    window: int | None = None,
+    documents: AnyArray | None = None,
     return_weights: bool | Literal["sparse"],
 ) -> A | tuple[A, A] | tuple[A, SparseWeights]: ...
 def attention(
@@ -82,6 +99,10 @@ def attention(
     dropout_p: float = 0.0,
     scale: float | None = None,
     enable_gqa: bool = False,
+    softcap: float | None = None,
+    sinks: Any | None = None,
+    window: int | None = None,
+    documents: Any | None = None,
     return_weights: bool | Literal["sparse"] = False,
     **unknown: object,
 ) -> Any:
@@ -105,6 +126,12 @@ def attention(
         dropout_p: the probability with which a weight is dropped, and the others scaled up.
         scale: the factor of the scores; `1 / sqrt(e)` if None.
         enable_gqa: k and v may have fewer heads, each shared by a group of query heads.
+        softcap: bounds the scores before the bias: softcap tanh(scores / softcap), as in Gemma 2; computed densely.
+        sinks: one more score per head, `(heads,)`, which takes weight but has no value, as in GPT-OSS. It is the last
+            key for fusedmax; the weights that are returned do not contain it, so rows may sum to less than 1.
+        window: a query sees only keys that are fewer than `window` positions away.
+        documents: integers `(..., length)`, the document of each position of a row into which several are packed;
+            queries see only keys of their document.
         return_weights: True gives the dense weights too, "sparse" a `SparseWeights`, which carries no gradients;
             both before dropout.
         unknown: not accepted; the error for torch's `attn_mask` names the arguments to use instead.
@@ -125,8 +152,16 @@ def attention(
             f"`{CALL[:-1]}, return_weights=...)` must be a boolean or 'sparse'. Got {return_weights!r}."
         )
     inputs = check_inputs(q, k, v, mask, bias, is_causal, dropout_p, scale, enable_gqa)
-    found = resolve(mapping)
-    if not return_weights and found.is_softmax:
+    if any(option is not None for option in (softcap, sinks, window, documents)):
+        inputs = with_variants(inputs, softcap, sinks, window, documents)
+    attended = _attend(inputs, resolve(mapping), return_weights)
+    if sinks is None or not return_weights:
+        return attended
+    return attended[0], without_sink(attended[1])
+
+
+def _attend(inputs: Inputs, found: Resolved, return_weights: bool | Literal["sparse"]) -> Any:
+    if not return_weights and found.is_softmax and inputs.softcap is None:
         return softmax_attention(inputs, found.gamma)
     if suits(inputs, found):
         return sparse_attention(inputs, found, return_weights=return_weights)

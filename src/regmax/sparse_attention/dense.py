@@ -14,6 +14,8 @@ def dense_attention(inputs: Inputs, mapping: Resolved) -> tuple[Tensor, Tensor]:
     """The output, and the weights before dropout."""
     k, v = repeat_heads(inputs)
     scores = (inputs.q * inputs.scale) @ k.mT
+    if inputs.softcap is not None:
+        scores = inputs.softcap * torch.tanh(scores / inputs.softcap)
     if inputs.bias is not None:
         scores = scores + inputs.bias.to(scores.dtype)
     y = mapping(scores, mask=full_mask(inputs))

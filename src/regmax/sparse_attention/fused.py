@@ -27,6 +27,7 @@ def suits(inputs: Inputs, found: Resolved) -> bool:
     omega, q, k, v = found.omega, inputs.q, inputs.k, inputs.v
     return (
         q.is_cpu
+        and inputs.softcap is None
         and isinstance(omega, KernelRegularizer)
         and omega.kernel in native.CODES
         and native.available()

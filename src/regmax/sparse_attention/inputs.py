@@ -24,6 +24,7 @@ class Inputs(NamedTuple):
     is_causal: bool
     dropout_p: float
     scale: float
+    softcap: float | None = None
 
     @property
     def groups(self) -> int:
