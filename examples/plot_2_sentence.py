@@ -22,7 +22,14 @@ print(" ".join(example.source))
 
 settings = [
     Setting.parse(text)
-    for text in ("softmax", "sparsemax", "sqpnormmax,p=1.5", "fusedmax,lam=0.1", "oscarmax,lam=0.02")
+    for text in (
+        "softmax",
+        "entmax",
+        "sparsemax",
+        "sqpnormmax,p=1.5",
+        "fusedmax,lam=0.1",
+        "oscarmax,lam=0.02",
+    )
 ]
 panels = [Panel(setting(view.scores), view.target, setting.label, setting.clustered) for setting in settings]
 figure = attention_panels(panels, example.source)

@@ -18,6 +18,7 @@ SCORES = 2**19
 MAPPINGS = {
     "sparsemax": regmax.sparsemax,
     "sqpnormmax": regmax.sqpnormmax,
+    "entmax": regmax.entmax,
     "fusedmax": regmax.fusedmax,
     "oscarmax": lambda x: regmax.oscarmax(x, lam=min(0.01, 1 / x.shape[-1])),
 }

@@ -22,7 +22,7 @@ import regmax
 THINGS = ("map", "key", "lamp", "ring", "book", "coin", "rope", "bell")
 PEOPLE = ("ann", "bob", "eve", "dan", "ida", "leo", "mia", "tom")
 WORDS = (".", *THINGS, *PEOPLE)
-MAPPINGS = ("softmax", "sparsemax", "fusedmax", "oscarmax", "sqpnormmax")
+MAPPINGS = ("softmax", "sparsemax", "fusedmax", "oscarmax", "sqpnormmax", "entmax")
 FACTS, WIDTH, HEADS, LAYERS = 4, 64, 2, 2
 LENGTH = 3 * FACTS + 2
 

@@ -6,7 +6,7 @@
 #   snli/snli_1.0_{train,dev}.jsonl.gz                 SNLI's JSON lines
 #   glove/glove.6B.50d.txt.gz                          GloVe's text format
 #   sentcomp/{train,valid}.{article,title,mask}.txt.gz the mask has one 0 or 1 for each word of the article
-# Runs go to OUT, two at a time with one thread each; a finished run is skipped, a killed one continues.
+# Runs go to OUT, two at a time with one thread each, at low priority; a finished run is skipped, a killed one continues.
 set -euo pipefail
 data=$1 out=$2
 seeds=("${@:3}")
@@ -24,7 +24,7 @@ train() { # FOLDER TASK OPTIONS...
   if [[ -e $folder/result.json ]]; then return; fi
   local resume=()
   if [[ -e $folder/config.json ]]; then resume=(--resume); fi
-  regmax train "${@:2}" --out "$folder" "${resume[@]}" > "$folder.log" 2>&1 || echo "failed: $folder.log"
+  nice regmax train "${@:2}" --out "$folder" "${resume[@]}" > "$folder.log" 2>&1 || echo "failed: $folder.log"
 }
 
 translation() { # FOLDER SOURCE TARGET OPTIONS...
@@ -47,7 +47,7 @@ all() { # MAPPING SEED
 }
 
 for seed in "${seeds[@]:-0}"; do
-  for mapping in softmax sparsemax fusedmax oscarmax sqpnormmax; do
+  for mapping in softmax sparsemax fusedmax oscarmax sqpnormmax entmax; do
     all "$mapping" "$seed" &
     while (($(jobs -rp | wc -l) >= 2)); do wait -n; done
   done
