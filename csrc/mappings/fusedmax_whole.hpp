@@ -3,6 +3,7 @@
 // scalar tier.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "algorithms/lane_simplex.hpp"
@@ -32,7 +33,17 @@ class WholeSegments {
     if (!flat) return 0;
     flat &= ~strings_.run(sizes, lam_, margin_, counts_);
     pad_groups(sizes);
-    return flat & ~project();
+    uint32_t small = 0;
+    flat &= ~project(&small);
+    for (uint32_t rest = flat & small; rest; rest &= rest - 1) {
+      const int r = __builtin_ctz(rest);
+      if (x[r] == copies() + r * w_.copy_stride) {
+        flat &= ~(1u << r);  // the scores were overwritten by less accurate ones
+      } else {
+        project_in_double(x[r], r);
+      }
+    }
+    return flat;
   }
 
   // Calls visit(begin, end, weight, repeats) for every group of a mapped row; `repeats` says that the
@@ -101,8 +112,9 @@ class WholeSegments {
     }
   }
 
-  // From pooled scores to weights; returns the rows whose threshold did not settle.
-  uint32_t project() {
+  // From pooled scores to weights; returns the rows whose threshold did not settle. In `small` rows the weights are so
+  // much smaller than the pooled scores that these have too few digits; they keep their pooled scores.
+  uint32_t project(uint32_t* small) {
     const V one = splat(1.0f), zero{};
     const Threshold<float> threshold = lane_michelot<float>(splat(nothing<float> / 2), 64, [&](V tau) {
       LaneSum<float> sum;
@@ -127,11 +139,47 @@ class WholeSegments {
       sum.add(larger(z - tau, zero) * size);
     });
     const V factor = one / sum.total;
-    each_group([&](float* values, V) { store<float>(values, larger(load(values) - tau, zero) * factor); });
-    // Weights far smaller than the pooled scores would have lost digits in them.
-    const uint32_t small = bits(greater(absolute<float>(tau), (top - tau) * 2));
-    return threshold.unsettled | small | doubtful<float>(nearest, load(margin_) * 2);
+    const Where<float> is_small = greater(absolute<float>(tau), (top - tau) * 2);
+    each_group([&](float* values, V) {
+      const V z = load(values);
+      store<float>(values, select(is_small, z, larger(z - tau, zero) * factor));
+    });
+    *small = bits(is_small);
+    return threshold.unsettled | doubtful<float>(nearest, load(margin_) * 2);
   }
+
+  // A row whose segments are known: their values again, from the scores themselves, and the threshold.
+  void project_in_double(const float* x, int r) {
+    double *const z = w_.x, *const sizes = w_.v;
+    const int count = counts_[r];
+    const double lam = static_cast<double>(lam_[r]), origin = static_cast<double>(x[0]);
+    int64_t begin = 0;
+    for (int g = 0; g < count; ++g) {
+      const auto end = static_cast<int64_t>(end_of(g, r));
+      double total = 0;
+      for (int64_t i = begin; i < end; ++i) total += static_cast<double>(x[i]) - origin;
+      const double before = g > 0 ? rise(g - 1, r) : 0, after = g + 1 < count ? rise(g, r) : 0;
+      sizes[g] = static_cast<double>(end - begin);
+      z[g] = (total + lam * (after - before)) / sizes[g];
+      begin = end;
+    }
+    double tau = -HUGE_VAL, sum = 0;
+    for (double support = -1, size = 0; size != support;) {
+      support = size;
+      sum = -1;
+      size = 0;
+      for (int g = 0; g < count; ++g) {
+        if (z[g] > tau) sum += z[g] * sizes[g], size += sizes[g];
+      }
+      tau = sum / size;
+    }
+    for (int g = 0; g < count; ++g) value_of(g, r) = static_cast<float>(larger(z[g] - tau, 0));
+  }
+
+  float end_of(int g, int r) const { return groups_.ends[int64_t{g} * lanes<float> + r]; }
+  float& value_of(int g, int r) { return groups_.values[int64_t{g} * lanes<float> + r]; }
+  // 1 if the group after g is higher, -1 if it is lower.
+  double rise(int g, int r) { return value_of(g + 1, r) > value_of(g, r) ? 1 : -1; }
 
   Workspace& w_;
   LaneGroups groups_;
