@@ -139,7 +139,7 @@ class WholeSegments {
       sum.add(larger(z - tau, zero) * size);
     });
     const V factor = one / sum.total;
-    const Where<float> is_small = greater(absolute<float>(tau), (top - tau) * 2);
+    const Where<float> is_small = greater(absolute<float>(tau) * 2, top - tau);
     each_group([&](float* values, V) {
       const V z = load(values);
       store<float>(values, select(is_small, z, larger(z - tau, zero) * factor));
