@@ -188,7 +188,7 @@ class LaneStrings {
 
   const float* x_;
   LaneGroups groups_;
-  int32_t origin_[lanes<float>], lane_[lanes<float>], places_[lanes<float>];
+  Int<float> origin_[lanes<float>], lane_[lanes<float>], places_[lanes<float>];
   float entries_[log_size + 2 * lanes<float>], slopes_[log_size + 2 * lanes<float>];
   int logged_ = 0;
 };

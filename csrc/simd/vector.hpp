@@ -36,11 +36,13 @@ constexpr uint32_t all_lanes = (uint32_t{1} << lanes<T>)-1;
 // The integers that compilers give as the result of a comparison.
 #if defined(__clang__)
 using Long = long long;
+using Word = std::conditional_t<sizeof(long) == 4, long, int32_t>;  // long on Windows
 #else
 using Long = int64_t;
+using Word = int32_t;
 #endif
 template <class T>
-using Int = std::conditional_t<sizeof(T) == 4, int32_t, Long>;
+using Int = std::conditional_t<sizeof(T) == 4, Word, Long>;
 
 template <class T>
 struct Vector {
