@@ -185,7 +185,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention, HasMapping):
 
     def _extra(self, k: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Additional keys and values that every query sees: the learned one, and the one of zeros."""
-        shape = (len(k), self.num_heads, 1, self.head_dim)
+        shape = (k.shape[0], self.num_heads, 1, self.head_dim)
         extra = []
         if self.bias_k is not None and self.bias_v is not None:
             # (1, 1, embed_dim) -> (batch, heads, 1, width of a head)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_exporting
 
 from regmax import duality
 from regmax.frontends.checks import (
@@ -19,6 +20,7 @@ from regmax.frontends.checks import (
 from regmax.frontends.torch import (
     autograd,
     capped,
+    exported,
     half,
     linear_loss,
     linear_rows,
@@ -135,6 +137,8 @@ def _apply(rows: Rows, kernel: str) -> Tensor:
             return _learned(x.contiguous(), keep, theta, gamma, kernel)
         return _plain(x.contiguous(), keep, float(theta or 0.0), float(gamma), kernel)
     x = rows.divided(centred=not kernel.startswith("prox"))
+    if is_exporting():
+        return exported.argmax(x, keep, theta, kernel)
     if core and not isinstance(theta, Tensor):
         return autograd.argmax(x, keep, theta, kernel)
     # Tensor operations derive neighbours and counts from the mask: it must delete the scores of -inf too. In a row

@@ -59,12 +59,22 @@ class Runs:
 
 def equal_neighbours(x: Tensor) -> Tensor:
     """True where a value equals the one before it."""
-    return pad(x[..., 1:] == x[..., :-1], (1, 0), value=False)
+    index = torch.arange(x.shape[-1], device=x.device)
+    # By index: a slice of d - 1 columns would make an exported program refuse d = 2.
+    return (x == x.index_select(-1, (index - 1).clamp(min=0))) & (index > 0)
 
 
 def equalized(z: Tensor, joined: Tensor) -> Tensor:
     """Give `joined` neighbours, which rounding may have separated, one value: that of the first in their segment."""
-    return z.gather(-1, Runs(equal_neighbours(z) | joined).first)
+    return first_values(z, equal_neighbours(z) | joined)
+
+
+def first_values(x: Tensor, joined: Tensor) -> Tensor:
+    """Return at every position the first value of its segment, in operations that ONNX has."""
+    number = (~joined).to(torch.int64).cumsum(-1) - 1
+    # All but the first values are written to a place that is not read.
+    place = torch.where(joined, x.shape[-1], number)
+    return torch.zeros_like(pad(x, (0, 1))).scatter(-1, place, x).gather(-1, number)
 
 
 def _moved(x: Tensor, reach: int) -> Tensor:

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from regmax.kernels.tensors.chains import Chain, Runs, equal_neighbours, equalized
+from regmax.kernels.tensors.chains import Chain, equal_neighbours, equalized, first_values
 from regmax.kernels.tensors.owl import oscar_weights, shrink
 from regmax.kernels.tensors.pooling import isotonic_decreasing, total_variation
-from regmax.kernels.tensors.rows import as_tensor, divided, kept_positions
+from regmax.kernels.tensors.rows import as_tensor, divided, kept_positions, sort_descending
 from regmax.kernels.tensors.simplex import (
     below_peak,
     project_simplex,
@@ -85,7 +85,7 @@ def _oscarmax(x: Tensor, lam: Tensor) -> Tensor:
     """
     d = x.shape[-1]
     x = torch.maximum(below_peak(x), -1 - lam * (d - 1))
-    descending, order = x.sort(dim=-1, descending=True, stable=True)
+    descending, order = sort_descending(x)
     ranks = torch.arange(1, d + 1, device=x.device)
     z = isotonic_decreasing(descending + lam * ranks)
     y = project_simplex(equalized(z, equal_neighbours(descending)))
@@ -104,7 +104,7 @@ def _prox_tv1d(x: Tensor, kept: Tensor, lam: Tensor) -> Tensor:
     steps = packed.diff(dim=-1)
     cut = (steps.abs() > 4 * lam) & chain.edges
     pull = torch.where(cut, edges * steps.sign(), 0)
-    origin = packed.gather(-1, Runs(pad(~cut, (1, 0), value=False)).first)
+    origin = first_values(packed, pad(~cut, (1, 0), value=False))
     centred = torch.where(chain.occupied, packed - origin + (pad(pull, (0, 1)) - pad(pull, (1, 0))), 0)
     z = total_variation(centred, torch.where(cut, 0, edges)) + origin
     z = equalized(z, equal_neighbours(packed) & chain.occupied)  # one of two equal scores may be at a cut

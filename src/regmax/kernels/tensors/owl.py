@@ -10,6 +10,7 @@ from torch import Tensor
 
 from regmax.kernels.tensors.chains import Runs, equal_neighbours
 from regmax.kernels.tensors.pooling import isotonic_decreasing
+from regmax.kernels.tensors.rows import sort_descending
 
 
 def prox_owl(x: Tensor, weights: Tensor) -> Tensor:
@@ -49,7 +50,7 @@ def oscar_weights(kept: Tensor, lam: Tensor) -> Tensor:
 
 def shrink(x: Tensor, weights: Tensor) -> Tensor:
     """`prox_owl` on finite rows; `weights` may differ between rows."""
-    descending, order = x.abs().sort(dim=-1, descending=True, stable=True)
+    descending, order = sort_descending(x.abs())
     pooled = isotonic_decreasing(descending - weights).clamp(min=0)
     magnitude = torch.empty_like(x).scatter(-1, order, pooled)
     return torch.where(magnitude > 0, magnitude.copysign(x), 0)

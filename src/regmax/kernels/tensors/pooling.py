@@ -13,13 +13,15 @@ Sorting its breakpoints finds the interval of the root, and the group around the
 values are bitwise equal. Neighbours with equal scores always fuse; if rounding has separated them, they get one value
 at the end.
 
-Both take log2(d) rounds with one sort each: O(d log^2 d) work per row, for any scores.
+Both take log2(d) rounds with one sort each: O(d log^2 d) work per row, for any scores. The graph of these rounds
+depends on d: ONNX receives the loops of `splitting`, which work for every length.
 """
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from regmax.kernels.tensors import splitting
 from regmax.kernels.tensors.chains import equal_neighbours, equalized
 
 
@@ -29,6 +31,8 @@ def isotonic_decreasing(x: Tensor) -> Tensor:
     Here an edge pushes its two ends together only if they increase: a left block follows v upward from its own
     solution, a right block downward.
     """
+    if torch.onnx.is_in_onnx_export():
+        return equalized(splitting.isotonic_decreasing(x), equal_neighbours(x))
     d = x.shape[-1]
     # Padding with the row's minimum is never pooled with the row.
     least = x.amin(-1, keepdim=True).expand(*x.shape[:-1], _next_power_of_two(d) - d)
@@ -60,6 +64,9 @@ def total_variation(x: Tensor, edges: Tensor) -> Tensor:
     A block keeps four solutions z[a, b]: its left neighbour pulls it downward (a = 0) or upward (a = 1) with the
     full force of the edge between them, and its right neighbour likewise (b).
     """
+    if torch.onnx.is_in_onnx_export():
+        joined = equal_neighbours(x) & pad(edges > 0, (1, 0))
+        return equalized(splitting.total_variation(x, edges), joined)
     d = x.shape[-1]
     padding = _next_power_of_two(d) - d
     scores = pad(x, (0, padding))

@@ -35,3 +35,15 @@ def divided(kernel: str, x: Tensor, kept: Tensor, gamma: float | Tensor) -> Tens
         x = torch.where(kept, x - top, 0)
     most = torch.finfo(x.dtype).max
     return (x / as_tensor(gamma, x)).clamp(-most, most)
+
+
+def sort_descending(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the rows in decreasing order and the indices; equal numbers keep their order.
+
+    ONNX has no sort that is called stable, but its sort is.
+    """
+    if torch.onnx.is_in_onnx_export():
+        values, order = x.sort(dim=-1, descending=True)
+    else:
+        values, order = x.sort(dim=-1, descending=True, stable=True)
+    return values, order
