@@ -183,11 +183,7 @@ def test_the_report_has_tables_curves_and_the_explorer(
         "[...document.querySelectorAll('.report tbody tr')].map((row) => row.innerText.split('\\t'))"
     )
     scores = [["softmax", "61.50", "—"], ["fusedmax", "66.25 ± 0.50", "2,000"]]
-    assert cells == [
-        *scores,
-        ["softmax", "softmax"],
-        ["fusedmax", "fusedmax"],
-    ]  # then the settings that differ
+    assert cells == [*scores, ["softmax", ""], ["fusedmax", "0.2"]]  # then the settings that differ: lam
     assert page.evaluate("document.querySelector('.report strong').textContent") == "66.25 ± 0.50"
     assert page.evaluate("document.querySelectorAll('.charts polyline').length") == 2
     assert (
@@ -208,6 +204,27 @@ def test_the_score_of_the_table_has_the_first_curve(run: Callable[..., Path], tm
     page = write_report([folder], tmp_path / "report.html").read_text(encoding="utf-8")
     assert re.findall(r'<svg[^>]* aria-label="([^"]*)"', page) == ["dev BLEU", "dev loss", "train loss"]
     assert "below the name of a sentence stands the reference" in page
+
+
+def test_all_models_are_shown_under_their_own_mappings(
+    run: Callable[..., Path], tmp_path: Path, tab: Callable[..., Page]
+) -> None:
+    example = {"source": ["a", "b", "c"], "scores": [[1.0, 0.9, -2.0]]}
+    folders = [run(name, **example) for name in ("softmax", "fusedmax", "sparsemax")]
+    page = tab().open(write_report(folders, tmp_path / "report.html"), "#show=heads")
+    page.settle()
+    page.wait(lambda: page.evaluate("document.querySelectorAll('.figure[data-painted]').length") == 2)
+    said = page.evaluate("[...document.querySelectorAll('#left .head')].map((head) => head.title)")
+    parts = [text.partition(": ")[2] for text in said]
+    assert parts == [
+        "support 3.0 of 3 words, segments of 1.00, 0 % zero",
+        "support 2.0 of 3 words, segments of 2.00, 33 % zero",
+        "support 2.0 of 3 words, segments of 1.00, 33 % zero",
+    ]
+    page.evaluate("document.querySelectorAll('#right .head')[2].click()")
+    page.settle()
+    chosen = [page.evaluate(f"document.getElementById('{side}-mapping').value") for side in ("left", "right")]
+    assert chosen == ["softmax", "sparsemax"]
 
 
 def test_settings_and_file_names_are_text(

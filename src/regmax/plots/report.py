@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from regmax.files import write_atomically
+from regmax.mappings import MAPPINGS
 from regmax.plots.charts import bar_chart, line_chart
 from regmax.plots.explorer import explorer_page
 from regmax.plots.runs import Run, read_runs, run_examples
@@ -22,7 +23,13 @@ _TARGETS = (
     "a sentence stands the reference, which a person wrote. In entailment the rows are the hypothesis, and the menu of "
     "scores shows the model's label."
 )
-_NOT_SHOWN = ("tensorboard", "save_every", "device")  # the result does not depend on these
+_NOT_SHOWN = (
+    "mapping",
+    "tensorboard",
+    "save_every",
+    "device",
+)  # in the run's name, or without effect on the result
+_STRENGTHS = {name for row in MAPPINGS.values() for name in row.strengths}
 
 
 class TableLike(Protocol):
@@ -112,7 +119,7 @@ def _cell(cell: Any) -> str:
 def _settings(runs: Sequence[Run]) -> str:
     """A table of the fields that differ between the runs, and a list of those that all share."""
     names = list(dict.fromkeys(name for run in runs for name in run.config if name not in _NOT_SHOWN))
-    shown = {name: [_value(run.config.get(name, "")) for run in runs] for name in names}
+    shown = {name: [_setting(run, name) for run in runs] for name in names}
     differing = {name: values for name, values in shown.items() if len(set(values)) > 1}
     shared = {name: values[0] for name, values in shown.items() if len(set(values)) == 1}
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in differing)
@@ -126,6 +133,13 @@ def _settings(runs: Sequence[Run]) -> str:
     same = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in shared.items())
     table = f'<div class="scroll"><table>{rows}</table></div>' if differing else ""
     return f"{table}<details><summary>The same in all runs</summary><dl>{same}</dl></details>"
+
+
+def _setting(run: Run, name: str) -> str:
+    """A field of a run as text; a strength that its mapping does not have is blank."""
+    if name in _STRENGTHS and name not in run.setting.row.strengths:
+        return ""
+    return _value(run.config.get(name, ""))
 
 
 def _value(value: Any) -> str:
