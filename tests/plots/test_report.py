@@ -15,6 +15,7 @@ import pytest
 from browser import Page
 
 from regmax.cli import main
+from regmax.mappings import MAPPINGS
 from regmax.plots import FormatError, Setting, run_examples, write_explorer, write_report
 
 EXAMPLE = {
@@ -52,7 +53,8 @@ def run(tmp_path: Path) -> Callable[..., Path]:
     def make(mapping: str, seed: int = 0, **example: Any) -> Path:
         folder = tmp_path / f"{mapping}-{seed}"
         folder.mkdir()
-        config = {"mapping": mapping, "seed": seed, "gamma": 1.0, "lam": 0.2, "p": 1.5}
+        strengths = {"gamma": 1.0, "lam": 0.2, "p": 1.5, "alpha": 1.5}
+        config = {"mapping": mapping, "seed": seed, **strengths}
         speed = {"softmax": 200.0}.get(mapping, 150.0)
         history = [{"epoch": e, "dev loss": 2.0 / e, "words per second": speed} for e in (1, 2, 3)]
         contents = {"config": config, "history": history, "examples": [{**EXAMPLE, **example}]}
@@ -180,7 +182,8 @@ def test_the_report_has_tables_curves_and_the_explorer(
     cells = page.evaluate(
         "[...document.querySelectorAll('.report tbody tr')].map((row) => row.innerText.split('\\t'))"
     )
-    assert cells == [["softmax", "61.50", "—"], ["fusedmax", "66.25 ± 0.50", "2,000"]]
+    scores = [["softmax", "61.50", "—"], ["fusedmax", "66.25 ± 0.50", "2,000"]]
+    assert cells == [*scores, ["softmax", ""], ["fusedmax", "0.2"]]  # then the settings that differ: lam
     assert page.evaluate("document.querySelector('.report strong').textContent") == "66.25 ± 0.50"
     assert page.evaluate("document.querySelectorAll('.charts polyline').length") == 2
     assert (
@@ -189,9 +192,77 @@ def test_the_report_has_tables_curves_and_the_explorer(
     shown = [
         page.evaluate(f"document.getElementById('{side}-0-0').dataset.weight") for side in ("left", "right")
     ]
-    scores = np.array([EXAMPLE["scores"][0]])
-    expected = [Setting("softmax")(scores)[0, 0], Setting("fusedmax", (("lam", 0.2),))(scores)[0, 0]]
+    given = np.array([EXAMPLE["scores"][0]])
+    expected = [Setting("softmax")(given)[0, 0], Setting("fusedmax", (("lam", 0.2),))(given)[0, 0]]
     assert [float(weight) for weight in shown] == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_score_of_the_table_has_the_first_curve(run: Callable[..., Path], tmp_path: Path) -> None:
+    folder = run("fusedmax")
+    history = [{"epoch": e, "train loss": 1.0, "dev loss": 2.0 / e, "dev BLEU": 9.0 * e} for e in (1, 2)]
+    (folder / "history.json").write_text(json.dumps(history))
+    page = write_report([folder], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert re.findall(r'<svg[^>]* aria-label="([^"]*)"', page) == ["dev BLEU", "dev loss", "train loss"]
+    assert "below the name of a sentence stands the reference" in page
+
+
+def test_all_models_are_shown_under_their_own_mappings(
+    run: Callable[..., Path], tmp_path: Path, tab: Callable[..., Page]
+) -> None:
+    example = {"source": ["a", "b", "c"], "scores": [[1.0, 0.9, -2.0]]}
+    folders = [run(name, **example) for name in ("softmax", "fusedmax", "sparsemax")]
+    page = tab().open(write_report(folders, tmp_path / "report.html"), "#show=heads")
+    page.settle()
+    page.wait(lambda: page.evaluate("document.querySelectorAll('.figure[data-painted]').length") == 2)
+    said = page.evaluate("[...document.querySelectorAll('#left .head')].map((head) => head.title)")
+    parts = [text.partition(": ")[2] for text in said]
+    assert parts == [
+        "support 3.0 of 3 words, segments of 1.00, 0 % zero",
+        "support 2.0 of 3 words, segments of 2.00, 33 % zero",
+        "support 2.0 of 3 words, segments of 1.00, 33 % zero",
+    ]
+    page.evaluate("document.querySelectorAll('#right .head')[2].click()")
+    page.settle()
+    chosen = [page.evaluate(f"document.getElementById('{side}-mapping').value") for side in ("left", "right")]
+    assert chosen == ["softmax", "sparsemax"]
+
+
+def test_settings_and_file_names_are_text(
+    run: Callable[..., Path], tmp_path: Path, tab: Callable[..., Page]
+) -> None:
+    folder = run("softmax")
+    config = json.loads((folder / "config.json").read_text())
+    hostile = "<img src=x onerror=alert(1)>"
+    config |= {"test": [hostile, "b"], hostile: "<script>alert(2)</script>", "epochs": 3}
+    (folder / "config.json").write_text(json.dumps(config))
+    page = tab().open(write_report([folder, run("fusedmax")], tmp_path / "report.html"))
+    assert page.evaluate("document.querySelectorAll('.report img, .report script').length") == 0
+    assert f"{hostile} b" in page.evaluate("document.querySelector('.report').textContent")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_lines_are_readable_in_both_themes(
+    run: Callable[..., Path], tmp_path: Path, tab: Callable[..., Page], dark: bool
+) -> None:
+    page = tab(dark=dark).open(write_report([run(name) for name in MAPPINGS], tmp_path / "report.html"))
+    drawn = page.evaluate(
+        "[...document.querySelectorAll('polyline.series')].map((line) => getComputedStyle(line).stroke)"
+    )
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert len(set(drawn)) == len(MAPPINGS)
+    assert all(contrast(colour, paper) >= 3 for colour in drawn)  # WCAG's bound for graphics
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast ratio of two colours "rgb(r, g, b)" as WCAG 2 defines it."""
+
+    def luminance(colour: str) -> float:
+        shares = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+        linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+        return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from regmax.plots.colours import LINES
+from regmax.plots.colours import LINES, OTHER_LINE
 
 _WIDTH, _HEIGHT = 380, 230
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 100, 26, 36
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 120, 26, 36
 Point = tuple[float, float]
 
 
@@ -64,9 +64,7 @@ def bar_chart(title: str, values: Mapping[str, float]) -> str:
     for k, (name, value) in enumerate(values.items()):
         top, length = _TOP + 26 * k, value / longest * (_WIDTH - 170)
         parts.append(_text(108, top + 14, name, "end"))
-        parts.append(
-            f'<rect x="116" y="{top}" width="{length:.1f}" height="18" rx="2" fill="{_colour(name)}"/>'
-        )
+        parts.append(f'<rect {_series(name)} x="116" y="{top}" width="{length:.1f}" height="18" rx="2"/>')
         parts.append(_text(122 + length, top + 14, f"{value:.2f}", "start"))
     return _svg(title, parts, _TOP + 26 * len(values) + 4)
 
@@ -93,7 +91,10 @@ def _tick(x: float, label: str) -> str:
 
 def _line(name: str, places: Sequence[Point]) -> str:
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    return f'<polyline points="{path}" fill="none" stroke="{_colour(name)}" stroke-width="2"/>'
+    dashes = LINES.get(_mapping(name), OTHER_LINE)[1]
+    pattern = "" if isinstance(dashes, str) else " ".join(f"{2 * length:g}" for length in dashes[1])
+    dashed = f' stroke-dasharray="{pattern}"' if pattern else ""
+    return f'<polyline {_series(name)} points="{path}" stroke-width="2"{dashed}/>'
 
 
 def _names(ends: Mapping[str, float]) -> list[str]:
@@ -104,12 +105,16 @@ def _names(ends: Mapping[str, float]) -> list[str]:
         heights.append(max(ends[name], heights[-1] + 14 if heights else _TOP))
     excess = max(0.0, heights[-1] - (_HEIGHT - _BOTTOM))
     return [
-        f'<text x="{_WIDTH - _RIGHT + 8}" y="{height - excess + 4:.1f}" fill="{_colour(name)}">{escape(name)}</text>'
+        f'<text {_series(name)} x="{_WIDTH - _RIGHT + 8}" y="{height - excess + 4:.1f}">{escape(name)}</text>'
         for name, height in zip(order, heights, strict=True)
     ]
 
 
-def _colour(name: str) -> str:
-    """A mapping's colour; black would be invisible in the dark palette."""
-    colour = LINES.get(name.split(",")[0], ("#888888", ""))[0]
-    return "#888888" if colour == "#000000" else colour
+def _series(name: str) -> str:
+    """The class of a mapping's lines, bars and names; report.css has its colours, light and dark."""
+    mapping = _mapping(name)
+    return f'class="series {mapping if mapping in LINES else "other"}"'
+
+
+def _mapping(name: str) -> str:
+    return name.split(",")[0]

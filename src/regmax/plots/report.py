@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from regmax.files import write_atomically
+from regmax.mappings import MAPPINGS
 from regmax.plots.charts import bar_chart, line_chart
 from regmax.plots.explorer import explorer_page
 from regmax.plots.runs import Run, read_runs, run_examples
@@ -17,7 +18,18 @@ _TERMS = (
     "weights. Clusters: distinct nonzero weights. Precision and recall: of the support, relative to the source words "
     "that a target word stands for, if known; mass: the weight on them."
 )
-_TARGETS = "The target of a translation or a summary is what each model wrote itself."
+_TARGETS = (
+    "The rows of a translation or a summary are the model's output, the words that it wrote itself; below the name of "
+    "a sentence stands the reference, which a person wrote. In entailment the rows are the hypothesis, and the menu of "
+    "scores shows the model's label."
+)
+_NOT_SHOWN = (
+    "mapping",
+    "tensorboard",
+    "save_every",
+    "device",
+)  # in the run's name, or without effect on the result
+_STRENGTHS = {name for row in MAPPINGS.values() for name in row.strengths}
 
 
 class TableLike(Protocol):
@@ -68,6 +80,7 @@ def write_report(
         listed = "".join(map(_table, tables))
         parts.append(f'<h2>On the test set</h2><div class="tables">{listed}</div><p>{_TERMS}</p>')
     parts.append(f"<h2>In training</h2>{_charts(runs, speeds or {})}")
+    parts.append(f"<h2>Settings of the runs</h2>{_settings(runs)}")
     parts.append(f"<h2>Attention on test sentences</h2><p>{_TARGETS}</p>")
     examples = replace(run_examples(folders), title="Mappings compared")
     page = explorer_page(examples, before=f'<section class="report">{"".join(parts)}</section>')
@@ -103,17 +116,49 @@ def _cell(cell: Any) -> str:
     return f"<td><strong>{text}</strong></td>" if cell.best else f"<td>{text}</td>"
 
 
+def _settings(runs: Sequence[Run]) -> str:
+    """A table of the fields that differ between the runs, and a list of those that all share."""
+    names = list(dict.fromkeys(name for run in runs for name in run.config if name not in _NOT_SHOWN))
+    shown = {name: [_setting(run, name) for run in runs] for name in names}
+    differing = {name: values for name, values in shown.items() if len(set(values)) > 1}
+    shared = {name: values[0] for name, values in shown.items() if len(set(values)) == 1}
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in differing)
+    body = "".join(
+        f'<tr><th scope="row">{escape(run.name)}</th>'
+        + "".join(f"<td>{escape(values[k])}</td>" for values in differing.values())
+        + "</tr>"
+        for k, run in enumerate(runs)
+    )
+    rows = f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody>"
+    same = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in shared.items())
+    table = f'<div class="scroll"><table>{rows}</table></div>' if differing else ""
+    return f"{table}<details><summary>The same in all runs</summary><dl>{same}</dl></details>"
+
+
+def _setting(run: Run, name: str) -> str:
+    """A field of a run as text; a strength that its mapping does not have is blank."""
+    if name in _STRENGTHS and name not in run.setting.row.strengths:
+        return ""
+    return _value(run.config.get(name, ""))
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return " ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
+
+
 def _charts(runs: Sequence[Run], speeds: Mapping[str, float]) -> str:
-    """Learning curves by epoch, and the speed of training relative to softmax."""
-    shown = [name for name in ("train loss", "dev loss", "dev accuracy") if _measured(runs, name)]
+    """Learning curves by epoch, the development scores first, and the speed of training relative to softmax."""
+    measured = dict.fromkeys(name for run in runs for record in run.history for name in record)
+    scores = [name for name in measured if name.startswith("dev ") and name != "dev loss"]
+    shown = [*scores, *(name for name in ("dev loss", "train loss") if name in measured)]
     charts = [line_chart(name, _curves(runs, name), x_label="epoch") for name in shown]
     if len(speeds) > 1:
         charts.append(bar_chart("speed relative to softmax, in turns", speeds))
     return f'<div class="charts">{"".join(charts)}</div>'
-
-
-def _measured(runs: Sequence[Run], name: str) -> bool:
-    return any(name in record for run in runs for record in run.history)
 
 
 def _curves(runs: Sequence[Run], name: str) -> dict[str, list[tuple[float, float]]]:

@@ -6,8 +6,8 @@ the format of docs/explorer-format.md) and `history.json` (the scores after each
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ class Run:
     test: tuple[str, ...] = ()  # the test files
     annealed: bool = True  # gamma was lowered to its value during training; softmax does not need this
     scaled: bool = True  # scores were divided by sqrt(hidden), or are not dot products
+    config: Mapping[str, Any] = field(default_factory=dict)  # everything in config.json
 
     @property
     def label(self) -> str:
@@ -55,7 +56,8 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
         history = _history(folder)
         test = tuple(config.get("test", ()))
         scaled = config.get("scaled", True)
-        runs.append(Run(folder, name, setting, history, config.get("task", ""), test, annealed, scaled))
+        task = config.get("task", "")
+        runs.append(Run(folder, name, setting, history, task, test, annealed, scaled, config))
     return runs
 
 

@@ -57,11 +57,18 @@ class Heads {
   }
 }
 
+// Models that were trained with different mappings are each shown under their own.
+const ownMappings = (views) => new Set(views.map(({ view }) => view.mapping)).size > 1;
+
 // Map and paint head after head. Weights are forgotten at once: those of a whole model would not fit in memory.
 function* painted(thumbs, example, setting, { palette, scaling }) {
+  const separate = ownMappings(thumbs);
   for (const { view, size, canvas, caption, button } of thumbs) {
     const scores = scoresOf(view);
-    const weights = new Weights(scores, setting);
+    const weights = new Weights(
+      scores,
+      separate && view.mapping ? parseSetting(view.mapping, "softmax") : setting,
+    );
     const rows = [];
     for (let i = 0; i < scores.length; ++i) {
       rows.push(weights.measure(i));

@@ -63,11 +63,14 @@ function viewAt(example, setting, rank) {
   return mine[Math.min(rank, mine.length - 1)].number;
 }
 
-// Open a head in both panels: each keeps its model and mapping.
+// Open a head in both panels: each keeps its model and mapping. Of models that were trained with different mappings,
+// one is opened in its panel, under its own.
 function openHead(view, index) {
   const example = examples[state.example];
-  const rank = modelViews(example, { view }).findIndex(({ number }) => number === view);
-  state.panels.forEach((panel, k) => (panel.view = k === index ? view : viewAt(example, panel, rank)));
+  const mine = modelViews(example, { view });
+  const rank = mine.findIndex(({ number }) => number === view);
+  if (ownMappings(mine)) state.panels[index] = changed(state.panels[index], { view });
+  else state.panels.forEach((panel, k) => (panel.view = k === index ? view : viewAt(example, panel, rank)));
   update({ show: "map", row: 0, column: null });
 }
 
