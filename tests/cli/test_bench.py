@@ -13,7 +13,7 @@ import torch
 import regmax
 from benchmarks import bars
 from regmax import bench
-from regmax.bench import cases, contestants, growth, machine
+from regmax.bench import cases, contestants, device, growth, machine
 from regmax.bench.cases import MILLION, SCORES, Case
 from regmax.bench.contestants import BOTH, FORWARD, MAPPINGS
 from regmax.bench.growth import Growth
@@ -290,3 +290,27 @@ def test_a_failure_keeps_what_was_measured(tmp_path: Path, monkeypatch: pytest.M
 def test_the_command_and_the_benchmark_know_the_same_names() -> None:
     assert command.TIMED == MAPPINGS
     assert tuple(SCORES) == command.SCORES
+
+
+def test_a_device_is_measured_by_the_same_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """On the CPU, which has no events: what a GPU's owner runs works at the first try."""
+    timings = list(device.measure("cpu", ["sparsemax", "fusedmax"], rows=[(8, 16)], lengths=[16]))
+    assert {(timing.part, timing.run) for timing in timings} == {
+        (part, run) for part in ("rows", "attention") for run in ("forward", "forward and backward")
+    }
+    assert {"torch.softmax", "scaled_dot_product_attention", "fusedmax"} <= {t.contestant for t in timings}
+    assert all(timing.error is None and timing.milliseconds > 0 for timing in timings)
+    if not torch.cuda.is_available():
+        assert main(["bench", "--device", "cuda"]) == 2
+        assert "needs a GPU that torch finds. Got none." in capsys.readouterr().err
+    assert main(["bench", "--device", "tpu"]) == 2
+    assert "must be cpu or cuda. Got 'tpu'." in capsys.readouterr().err
+
+
+def test_a_contestant_that_fails_is_recorded() -> None:
+    def fails(x: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("out of memory\nand more")
+
+    timing = device.Timing("rows", "fails", "", 1, 1)
+    found = list(device._both(fails, [torch.ones(1, 1)], timing))
+    assert [each.error for each in found] == ["out of memory", "out of memory"]

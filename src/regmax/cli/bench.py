@@ -1,15 +1,19 @@
 """`regmax bench`: every mapping against `torch.softmax`, and how time grows with the length of the rows."""
 
+import json
 import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from regmax.cli.errors import CommandError
 from regmax.cli.experiments import packages
 from regmax.cli.parser import Parser, positive
 from regmax.extras import how_to_install
+from regmax.files import write_atomically
 from regmax.mappings import MAPPINGS
 
 if TYPE_CHECKING:
@@ -31,6 +35,8 @@ def run(arguments: Sequence[str], attention: Attention | None = None, bars: "Bar
     The repository's benchmarks/run.py adds whole attention calls, and the bars that results are judged by.
     """
     options = parser().parse(arguments)
+    if options.device != "cpu":
+        return _run_on_device(options)
     with packages("torch"):
         from regmax.bench import machine
         from regmax.bench.report import Report
@@ -44,6 +50,32 @@ def run(arguments: Sequence[str], attention: Attention | None = None, bars: "Bar
     finally:
         _finish(report, options.out, bars)
     return 0 if report.complete else 130
+
+
+def _run_on_device(options: Namespace) -> int:
+    """Measure on an accelerator; the JSON is written after every measurement."""
+    with packages("torch"):
+        import torch
+
+        from regmax.bench import device
+    name = str(options.device)
+    if name.partition(":")[0] != "cuda":
+        raise CommandError(f"`regmax bench --device` must be cpu or cuda. Got {name!r}.")
+    if not torch.cuda.is_available():
+        raise CommandError("`regmax bench --device cuda` needs a GPU that torch finds. Got none.")
+    sizes: dict[str, Any] = {"rows": device.ROWS[:2], "lengths": device.LENGTHS[:2]} if options.quick else {}
+    timings: list[dict[str, Any]] = []
+    path = options.out / "bench-cuda.json"
+    for timing in device.measure(name, options.mappings, **sizes):
+        timings.append(asdict(timing))
+        value = timing.error or f"{timing.milliseconds:.3f} ms"
+        print(
+            f"{timing.part} {timing.n} x {timing.d}, {timing.contestant}, {timing.run}: {value}", flush=True
+        )
+        record = {"machine": device.describe(name), "timings": timings}
+        write_atomically(path, json.dumps(record, indent=1) + "\n")
+    print(path)
+    return 0
 
 
 def _finish(report: "Report", folder: Path, bars: "Bars | None") -> None:
@@ -105,6 +137,9 @@ def parser() -> Parser:
         description="Time every mapping against torch.softmax, on the same scores, in turns.",
     )
     where = "the folder of the JSON and the pictures (%(default)s)"
+    made.add_argument(
+        "--device", default="cpu", metavar="NAME", help="cuda: rows and attention on a GPU (%(default)s)"
+    )
     made.add_argument("--quick", action="store_true", help="under a minute: fewer cases, fewer turns")
     made.add_argument("--out", type=Path, default=Path("regmax-bench"), metavar="FOLDER", help=where)
     made.add_argument(

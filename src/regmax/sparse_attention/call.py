@@ -4,6 +4,7 @@ from typing import Any, Literal, overload
 
 from regmax.arrays import A, AnyArray, Array
 from regmax.resolver import MappingLike, Resolved, resolve
+from regmax.sparse_attention import accelerated
 from regmax.sparse_attention.dense import dense_attention, softmax_attention
 from regmax.sparse_attention.fused import sparse_attention, suits
 from regmax.sparse_attention.inputs import CALL, Inputs, check_inputs, check_options
@@ -165,6 +166,8 @@ def _attend(inputs: Inputs, found: Resolved, return_weights: bool | Literal["spa
         return softmax_attention(inputs, found.gamma)
     if suits(inputs, found):
         return sparse_attention(inputs, found, return_weights=return_weights)
+    if not return_weights and accelerated.suits(inputs, found):
+        return accelerated.accelerated_attention(inputs, found)
     out, y = dense_attention(inputs, found)
     if return_weights == "sparse":
         return out, SparseWeights.from_dense(y)

@@ -40,9 +40,20 @@ def _product(
     return triton.jacobian_product(kernel, y, v, keep, theta if thetas is None else thetas)
 
 
+@_operator("regmax::triton_strength_grads")
+def _strength_grads(
+    v: Tensor, y: Tensor, keep: Tensor | None, thetas: Tensor, kernel: str
+) -> tuple[Tensor, Tensor]:
+    product, theta_grad, _ = triton.strength_grads(kernel, y, v, keep, thetas)
+    return product, theta_grad
+
+
 if not hasattr(torch.library, "triton_op"):
     _argmax.register_fake(lambda x, *_: torch.empty_like(x, memory_format=torch.contiguous_format))
     _product.register_fake(lambda v, *_: torch.empty_like(v, memory_format=torch.contiguous_format))
+    _strength_grads.register_fake(
+        lambda v, *_: (torch.empty_like(v, memory_format=torch.contiguous_format), v.new_empty(len(v), 1))
+    )
 
 
 def argmax(x: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> Tensor:
@@ -55,6 +66,16 @@ def product(v: Tensor, y: Tensor, keep: Tensor | None, theta: Theta, kernel: str
     """J v, with J the Jacobian of a kernel at its result `y`."""
     rows = (each.reshape(-1, y.shape[-1]) for each in (v.expand_as(y), y))
     return _product(*rows, _mask(keep, y), *_strength(theta, y), kernel).reshape(y.shape)
+
+
+def strength_grads(
+    v: Tensor, y: Tensor, keep: Tensor | None, theta: Tensor, kernel: str
+) -> tuple[Tensor, Tensor]:
+    """J v, and the derivative of <v, y> in each row's theta, shaped like y[..., :1]."""
+    rows = (each.reshape(-1, y.shape[-1]) for each in (v.expand_as(y), y))
+    thetas, _ = _strength(theta, y)
+    product, grads = _strength_grads(*rows, _mask(keep, y), thetas, kernel)
+    return product.reshape(y.shape), grads.reshape(*y.shape[:-1], 1)
 
 
 def _mask(keep: Tensor | None, x: Tensor) -> Tensor | None:

@@ -63,12 +63,17 @@ def product(
     batched = is_legacy_batchedtensor(v)  # by `autograd.grad(..., is_grads_batched=True)`
     if core and not batched and not is_grad_enabled() and is_plain(v):
         return ops.call_jacobian_product(v, y, bits, keep, *_split(theta), 1.0, kernel)
-    if accelerators.has_kernel(y, kernel) and not batched and not is_grad_enabled():
+    if _on_accelerator(v, y, kernel):
         return accelerators.product(v, y, keep, theta, kernel)
     if not core or batched or not KERNELS[kernel].constant_jacobian:
         return tensors.jacobian_product(kernel, y, v, keep, theta)
     constant = theta.detach() if isinstance(theta, Tensor) else theta
     return JacobianProduct.apply(v, y.detach(), bits, keep, constant, kernel)
+
+
+def _on_accelerator(v: Tensor, y: Tensor, kernel: str) -> bool:
+    """Whether Triton computes this product, which then cannot be differentiated again."""
+    return accelerators.has_kernel(y, kernel) and not is_legacy_batchedtensor(v) and not is_grad_enabled()
 
 
 class PlainArgmax(PlainFunction):  # type: ignore[misc]
@@ -176,9 +181,13 @@ class Argmax(Function):
     def backward(ctx: Any, v: Tensor, *_: Any) -> Any:
         y, bits, keep, theta = ctx.saved_tensors
         strength = ctx.number if theta is None else theta
+        learned = theta is not None and ctx.needs_input_grad[2]
+        if learned and _on_accelerator(v, y, ctx.kernel):
+            x_grad, rows = accelerators.strength_grads(v, y, keep, theta, ctx.kernel)
+            return x_grad, None, rows.sum_to_size(theta.shape), None
         x_grad = product(v, y, bits, keep, strength, ctx.kernel)
         theta_grad = None
-        if theta is not None and ctx.needs_input_grad[2]:
+        if learned:
             rows = -(x_grad * tensors.theta_gradient(ctx.kernel, y, keep, theta)).sum(-1, keepdim=True)
             theta_grad = rows.sum_to_size(theta.shape)
         return x_grad, None, theta_grad, None

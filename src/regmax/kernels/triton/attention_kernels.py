@@ -1,0 +1,344 @@
+"""Attention by candidates: scores that may get weight are compacted per query, and mapped by `row_weights`.
+
+The scores are never stored. Queries are (heads, n, D), keys and values (kv_heads, m, D), contiguous, D a power of two
+from 16 on; `groups` query heads share a head of keys. Offsets are 64-bit at the head, 32-bit inside it.
+"""
+
+import triton
+import triton.language as tl
+
+from regmax.kernels.triton.chains import after, before, positions
+from regmax.kernels.triton.products import (
+    fusedmax_product,
+    oscarmax_product,
+    smooth_product,
+    smooth_strengths,
+    variation_gradient,
+)
+from regmax.kernels.triton.row_kernels import FUSEDMAX, OSCARMAX, lower_bound
+
+
+@triton.jit
+def _scores(
+    q,
+    K,
+    MASK,
+    BIAS,
+    i,
+    j,
+    n,
+    m,
+    scale,
+    mask_row,
+    bias_row,
+    D: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    HAS_MASK: tl.constexpr,
+    HAS_BIAS: tl.constexpr,
+):
+    """The scores of queries i and keys j, and which of them take part; K, MASK and BIAS point at their head."""
+    e = tl.arange(0, D)
+    k = tl.load(K + j[:, None] * D + e[None, :], mask=j[:, None] < m, other=0.0)
+    x = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+    allowed = (i[:, None] < n) & (j[None, :] < m)
+    if CAUSAL:
+        allowed = allowed & (j[None, :] <= i[:, None])
+    if HAS_MASK:
+        seen = tl.load(MASK + i[:, None].to(tl.int64) * mask_row + j[None, :], mask=allowed, other=0)
+        allowed = allowed & (seen != 0)
+    if HAS_BIAS:
+        x += tl.load(BIAS + i[:, None].to(tl.int64) * bias_row + j[None, :], mask=allowed, other=0.0)
+    return x, allowed & (x != -float("inf"))
+
+
+@triton.jit
+def attention_candidates(
+    Q,
+    K,
+    MASK,
+    BIAS,
+    MASK_SLICE,
+    BIAS_SLICE,
+    THETA,
+    GAMMA,
+    VALUE,
+    COLUMN,
+    RANK,
+    COUNT,
+    KEPT,
+    n,
+    m,
+    groups,
+    scale,
+    mask_slice,
+    mask_row,
+    bias_slice,
+    bias_row,
+    M: tl.constexpr,
+    B: tl.constexpr,
+    D: tl.constexpr,
+    C: tl.constexpr,
+    KIND: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    HAS_MASK: tl.constexpr,
+    HAS_BIAS: tl.constexpr,
+    EPS: tl.constexpr,
+):
+    """`row_candidates` for the scores of M queries, B keys at a time: bucket maxima, then compaction in key order.
+
+    A query with a score that is NaN or +inf gets the count -1.
+    """
+    head = tl.program_id(1).to(tl.int64)
+    i = tl.program_id(0) * M + tl.arange(0, M)
+    live = i < n
+    row = head * n + i
+    e = tl.arange(0, D)
+    q = tl.load(Q + row[:, None] * D + e[None, :], mask=live[:, None], other=0.0)
+    K += head // groups * m * D
+    if HAS_MASK:
+        MASK += tl.load(MASK_SLICE + head) * mask_slice
+    if HAS_BIAS:
+        BIAS += tl.load(BIAS_SLICE + head) * bias_slice
+    theta = tl.load(THETA + row, mask=live, other=1.5)
+    gamma = tl.load(GAMMA + row, mask=live, other=1.0)
+    stop = m
+    if CAUSAL:
+        stop = tl.minimum(m, (tl.program_id(0) + 1) * M)
+    best = tl.full((M, B), -float("inf"), tl.float32)
+    kept = tl.zeros((M,), tl.int32)
+    spoiled = tl.zeros((M,), tl.int32)
+    for at in range(0, stop, B):
+        j = at + tl.arange(0, B)
+        x, allowed = _scores(
+            q, K, MASK, BIAS, i, j, n, m, scale, mask_row, bias_row, D, CAUSAL, HAS_MASK, HAS_BIAS
+        )
+        finite = allowed & (x < float("inf"))
+        best = tl.maximum(best, tl.where(finite, x, -float("inf")))
+        spoiled = tl.maximum(spoiled, tl.max((allowed & ~(x < float("inf"))).to(tl.int32), 1))
+        kept += tl.sum(finite.to(tl.int32), 1)
+    top = tl.max(best, 1)
+    top = tl.where(top > -float("inf"), top, 0)
+    bound = lower_bound((best - top[:, None]) / gamma[:, None], theta, kept, KIND, EPS)
+    count = tl.zeros((M,), tl.int32)
+    rank = tl.zeros((M,), tl.int32)
+    out = row[:, None] * C
+    for at in range(0, stop, B):
+        j = at + tl.arange(0, B)
+        x, allowed = _scores(
+            q, K, MASK, BIAS, i, j, n, m, scale, mask_row, bias_row, D, CAUSAL, HAS_MASK, HAS_BIAS
+        )
+        value = (x - top[:, None]) / gamma[:, None]
+        chosen = (allowed & (value > bound[:, None]) & (spoiled == 0)[:, None]).to(tl.int32)
+        if tl.max(tl.max(chosen, 1), 0) > 0:
+            slot = count[:, None] + tl.cumsum(chosen, 1) - 1
+            fits = (chosen > 0) & (slot < C)
+            tl.store(VALUE + out + slot, value, mask=fits)
+            tl.store(COLUMN + out + slot, tl.broadcast_to(j[None, :], (M, B)), mask=fits)
+            if KIND == FUSEDMAX:
+                places = rank[:, None] + tl.cumsum(allowed.to(tl.int32), 1) - 1
+                tl.store(RANK + out + slot, places, mask=fits)
+            count += tl.sum(chosen, 1)
+        rank += tl.sum(allowed.to(tl.int32), 1)
+    tl.store(COUNT + row, tl.where(spoiled > 0, -1, count), mask=live)
+    tl.store(KEPT + row, kept, mask=live)
+
+
+@triton.jit
+def kept_by_dropout(row, column, m, SEED, dropout, DROPOUT: tl.constexpr):
+    """1 / (1 - dropout) for the weights that dropout keeps, else 0: a function of the seed and the score's number."""
+    if DROPOUT:
+        chosen = tl.rand(tl.load(SEED), row * m + column) >= dropout
+        return tl.where(chosen, 1 / (1 - dropout), 0.0)
+    else:
+        return 1.0
+
+
+@triton.jit
+def attention_gather(
+    P,
+    COLUMN,
+    COUNT,
+    V,
+    SEED,
+    OUT,
+    rows,
+    n,
+    m,
+    groups,
+    dropout,
+    R: tl.constexpr,
+    D: tl.constexpr,
+    C: tl.constexpr,
+    DROPOUT: tl.constexpr,
+):
+    """The weighted sums of the values, for R queries; NaN for a count of -1. Overflowed queries are left out."""
+    r = tl.program_id(0) * R + tl.arange(0, R)
+    row, live = r.to(tl.int64), r < rows
+    e = tl.arange(0, D)
+    count = tl.load(COUNT + row, mask=live, other=0)
+    used = tl.where(count > C, 0, count)
+    keys = row // n // groups * m
+    total = tl.zeros((R, D), tl.float32)
+    for s in range(tl.max(used, 0)):
+        p = tl.load(P + row * C + s, mask=s < used, other=0.0)
+        column = tl.load(COLUMN + row * C + s, mask=p > 0, other=0)
+        v = tl.load(V + (keys + column)[:, None] * D + e[None, :], mask=(p > 0)[:, None], other=0.0)
+        p = p * kept_by_dropout(row, column, m, SEED, dropout, DROPOUT)
+        total += p[:, None] * v.to(tl.float32)
+    total = tl.where((count < 0)[:, None], float("nan"), total)
+    tl.store(OUT + row[:, None] * D + e[None, :], total, mask=live[:, None])
+
+
+@triton.jit
+def ranked_neighbours(y, ok, rank, kept, index, C: tl.constexpr):
+    """The weights of the keys beside each candidate: of a candidate, 0 of any other key, -1 if there is none."""
+    adjacent = (index > 0) & (before(rank, index) == rank - 1)
+    left = tl.where(adjacent, before(y, index), tl.where(rank == 0, -1.0, 0.0))
+    adjacent = (index < C - 1) & (after(rank, index, C) == rank + 1)
+    right = tl.where(adjacent, after(y, index, C), tl.where(rank == kept[:, None] - 1, -1.0, 0.0))
+    return left, right
+
+
+@triton.jit
+def attention_products(
+    Q,
+    K,
+    V,
+    OUT_GRAD,
+    P,
+    COLUMN,
+    RANK,
+    COUNT,
+    KEPT,
+    THETA,
+    GAMMA,
+    SEED,
+    SCORE_GRAD,
+    Q_GRAD,
+    K_GRAD,
+    V_GRAD,
+    THETA_GRAD,
+    GAMMA_GRAD,
+    rows,
+    n,
+    m,
+    groups,
+    scale,
+    dropout,
+    R: tl.constexpr,
+    D: tl.constexpr,
+    E: tl.constexpr,
+    C: tl.constexpr,
+    KIND: tl.constexpr,
+    ATOMIC: tl.constexpr,
+    DROPOUT: tl.constexpr,
+):
+    """The gradients of R queries' scores on their support, and of the queries; with ATOMIC also of keys and values.
+
+    The support is the saved one, so that the two passes cannot disagree. SCORE_GRAD first holds the weights' gradients.
+    """
+    r = tl.program_id(0) * R + tl.arange(0, R)
+    row, live = r.to(tl.int64), r < rows
+    d, e, index = tl.arange(0, D), tl.arange(0, E), positions(R, C)
+    count = tl.load(COUNT + row, mask=live, other=0)
+    count = tl.where(count > C, 0, tl.maximum(count, 0))
+    keys = row // n // groups * m
+    out_grad = tl.load(OUT_GRAD + row[:, None] * E + e[None, :], mask=live[:, None], other=0.0).to(tl.float32)
+    for s in range(tl.max(count, 0)):
+        p = tl.load(P + row * C + s, mask=s < count, other=0.0)
+        used = p > 0
+        column = tl.load(COLUMN + row * C + s, mask=used, other=0)
+        at = (keys + column)[:, None] * E + e[None, :]
+        v = tl.load(V + at, mask=used[:, None], other=0.0).to(tl.float32)
+        factor = kept_by_dropout(row, column, m, SEED, dropout, DROPOUT)
+        tl.store(SCORE_GRAD + row * C + s, tl.sum(out_grad * v, 1) * factor, mask=s < count)
+        if ATOMIC:
+            tl.atomic_add(V_GRAD + at, (p * factor)[:, None] * out_grad, mask=used[:, None])
+    tl.debug_barrier()
+    slots = row[:, None] * C + index
+    ok = index < count[:, None]
+    theta = tl.load(THETA + row, mask=live, other=1.5)
+    gamma = tl.load(GAMMA + row, mask=live, other=1.0)
+    y = tl.load(P + slots, mask=ok, other=0.0)
+    v = tl.load(SCORE_GRAD + slots, mask=ok, other=0.0)
+    if KIND == FUSEDMAX:
+        rank = tl.load(RANK + slots, mask=ok, other=-7)
+        left, right = ranked_neighbours(y, ok, rank, tl.load(KEPT + row, mask=live, other=0), index, C)
+        product = fusedmax_product(y, v, ok, left, right, theta)
+        penalty = variation_gradient(y, left, right)
+        gradient = y + theta[:, None] * penalty
+    elif KIND == OSCARMAX:
+        most = tl.max(count, 0)
+        product, place = oscarmax_product(y, v, P + row * C, SCORE_GRAD + row * C, 1, 1, most, theta, live)
+        penalty = -place
+        gradient = y + theta[:, None] * penalty
+    else:
+        product = smooth_product(y, v, theta, KIND)
+        penalty, gradient = smooth_strengths(y, theta, KIND)
+    product = tl.where(ok, product, 0.0) / gamma[:, None]
+    tl.store(THETA_GRAD + row, -gamma * tl.sum(product * penalty, 1), mask=live)
+    tl.store(GAMMA_GRAD + row, -tl.sum(product * gradient, 1), mask=live)
+    tl.debug_barrier()
+    tl.store(SCORE_GRAD + slots, product, mask=live[:, None])
+    tl.debug_barrier()
+    q = tl.load(Q + row[:, None] * D + d[None, :], mask=live[:, None], other=0.0).to(tl.float32)
+    q_grad = tl.zeros((R, D), tl.float32)
+    for s in range(tl.max(count, 0)):
+        g = tl.load(SCORE_GRAD + row * C + s, mask=s < count, other=0.0) * scale
+        used = g != 0
+        column = tl.load(COLUMN + row * C + s, mask=used, other=0)
+        at = (keys + column)[:, None] * D + d[None, :]
+        k = tl.load(K + at, mask=used[:, None], other=0.0).to(tl.float32)
+        q_grad += g[:, None] * k
+        if ATOMIC:
+            tl.atomic_add(K_GRAD + at, g[:, None] * q, mask=used[:, None])
+    tl.store(Q_GRAD + row[:, None] * D + d[None, :], q_grad, mask=live[:, None])
+
+
+@triton.jit
+def attention_key_grads(
+    Q,
+    OUT_GRAD,
+    P,
+    SCORE_GRAD,
+    ENTRY,
+    START,
+    SEED,
+    K_GRAD,
+    V_GRAD,
+    m,
+    scale,
+    dropout,
+    D: tl.constexpr,
+    E: tl.constexpr,
+    C: tl.constexpr,
+    DROPOUT: tl.constexpr,
+):
+    """The gradients of one key and its value, without atomics: its entries, ENTRY[START[key]:START[key + 1]], in order.
+
+    An entry is the number of a slot; entries are sorted by key, those of one key by query.
+    """
+    key = tl.program_id(0).to(tl.int64)
+    d, e = tl.arange(0, D), tl.arange(0, E)
+    k_grad = tl.zeros((D,), tl.float32)
+    v_grad = tl.zeros((E,), tl.float32)
+    for i in range(tl.load(START + key), tl.load(START + key + 1)):
+        slot = tl.load(ENTRY + i)
+        row = slot // C
+        factor = kept_by_dropout(row, key % m, m, SEED, dropout, DROPOUT)
+        q = tl.load(Q + row * D + d).to(tl.float32)
+        out_grad = tl.load(OUT_GRAD + row * E + e).to(tl.float32)
+        k_grad += tl.load(SCORE_GRAD + slot) * scale * q
+        v_grad += tl.load(P + slot) * factor * out_grad
+    tl.store(K_GRAD + key * D + d, k_grad)
+    tl.store(V_GRAD + key * E + e, v_grad)
+
+
+@triton.jit
+def dropout_factors(ROW, SEED, OUT, m, dropout, B: tl.constexpr):
+    """The factors of dropout for all scores of the listed queries."""
+    row = tl.load(ROW + tl.program_id(0))
+    for at in range(0, m, B):
+        j = at + tl.arange(0, B)
+        factor = kept_by_dropout(row, j, m, SEED, dropout, True)
+        tl.store(OUT + tl.program_id(0).to(tl.int64) * m + j, factor, mask=j < m)

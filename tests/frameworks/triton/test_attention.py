@@ -1,0 +1,166 @@
+"""Attention by Triton kernels, in the interpreter, against the core in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+pytest.importorskip("triton")
+
+import torch
+from interpreted import triton_kernels
+
+import regmax
+from regmax.kernels.triton import attention as kernels
+from regmax.kernels.triton import launch
+
+MAPPINGS = ["sparsemax", "fusedmax", "oscarmax,lam=0.01", "sqpnormmax", "entmax", "entmax,alpha=1.3"]
+VALUES, GRADIENTS = 3e-6, 2e-5
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks that small inputs fill."""
+    monkeypatch.setattr(kernels, "BLOCKS", dict.fromkeys((16, 32, 64, 128, 256), (32, 32, 4)))
+
+
+@pytest.fixture
+def interpreted() -> Iterator[None]:
+    """CPU tensors go to the Triton kernels."""
+    with triton_kernels():
+        yield
+
+
+def operands(heads: int, n: int, m: int, e: int, e_v: int, kv_heads: int | None = None) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(n * m + e)
+    shapes = (heads, n, e), (kv_heads or heads, m, e), (kv_heads or heads, m, e_v)
+    q, k, v = (torch.randn(1, *shape, generator=generator) for shape in shapes)
+    return [1.5 * q, k, v]
+
+
+def with_gradients(parts: list[torch.Tensor], *, interpret: bool, **options: Any) -> list[torch.Tensor]:
+    """The output of attention, and the gradients of its operands and of tensors among the options."""
+    dtype = torch.float32 if interpret else torch.float64
+    learned = {
+        name: value.to(dtype).requires_grad_()
+        for name, value in options.items()
+        if isinstance(value, torch.Tensor) and value.is_floating_point()
+    }
+    leaves = [part.to(dtype).requires_grad_() for part in parts]
+    mapping, strength = options.get("mapping"), learned.pop("lam", None)
+    own = {**options, **learned}
+    own.pop("lam", None)
+    if strength is not None:
+        own["mapping"] = regmax.FusedLasso(strength)
+    with triton_kernels() if interpret else nullcontext():
+        out = regmax.attention(*leaves, **own)
+        direction = torch.cos(torch.arange(out.numel(), dtype=dtype)).reshape(out.shape)
+        inputs = [*leaves, *learned.values(), *([] if strength is None else [strength])]
+        grads = torch.autograd.grad(out, inputs, direction)
+    assert mapping is not None
+    return [out.detach(), *grads]
+
+
+def compare(parts: list[torch.Tensor], **options: Any) -> None:
+    """Output and gradients against the core in float64."""
+    exact = with_gradients(parts, interpret=False, **options)
+    found = with_gradients(parts, interpret=True, **options)
+    torch.testing.assert_close(found[0].double(), exact[0], rtol=0, atol=VALUES)
+    for grad, wanted in zip(found[1:], exact[1:], strict=True):
+        torch.testing.assert_close(
+            grad.double(), wanted, rtol=0, atol=GRADIENTS * max(1, float(wanted.abs().max()))
+        )
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS)
+@pytest.mark.parametrize("is_causal", [False, True], ids=["all", "causal"])
+def test_every_mapping_agrees_with_the_core(mapping: str, is_causal: bool) -> None:
+    compare(operands(2, 35, 29, 16, 16), mapping=mapping, is_causal=is_causal)
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 40), (33, 1), (5, 200)])
+def test_lengths(n: int, m: int) -> None:
+    compare(operands(1, n, m, 16, 16), mapping="fusedmax")
+
+
+@pytest.mark.parametrize("mapping", ["fusedmax", "oscarmax,lam=0.01", "entmax"])
+def test_masked_keys_are_deleted(mapping: str) -> None:
+    parts = operands(2, 20, 30, 16, 16)
+    mask = torch.rand(1, 1, 20, 30, generator=torch.Generator().manual_seed(1)) < 0.6
+    mask[..., 3, :] = False
+    compare(parts, mapping=mapping, mask=mask, is_causal=True)
+    compare(parts, mapping=mapping, mask=mask[..., :1, :])
+
+
+def test_a_bias_is_added_and_has_a_gradient() -> None:
+    parts = operands(2, 20, 30, 16, 16)
+    bias = torch.randn(2, 20, 30, generator=torch.Generator().manual_seed(1))
+    compare(parts, mapping="fusedmax", bias=bias)
+    compare(parts, mapping="sparsemax", bias=bias[:, :1])
+
+
+def test_grouped_heads_and_head_dimensions_that_are_padded() -> None:
+    compare(operands(4, 18, 23, 20, 7, kv_heads=2), mapping="fusedmax", enable_gqa=True)
+
+
+def test_strengths_per_head_are_learned() -> None:
+    lam = torch.tensor([0.05, 0.2]).reshape(1, 2, 1, 1)
+    compare(operands(2, 20, 25, 16, 16), mapping="fusedmax", lam=lam)
+
+
+@pytest.mark.parametrize("mapping", ["sparsemax", "fusedmax", "oscarmax,lam=0.01"])
+def test_queries_that_overflow_are_computed_densely(monkeypatch: pytest.MonkeyPatch, mapping: str) -> None:
+    monkeypatch.setattr(launch, "TILES", [(4, 8)])
+    parts = operands(2, 12, 40, 16, 16)
+    parts[0][:, 0] *= 0.05
+    compare(parts, mapping=mapping, is_causal=False)
+
+
+def test_a_query_with_nan_gives_nan_and_no_other_does(interpreted: None) -> None:
+    q, k, v = operands(1, 6, 20, 16, 16)
+    clean = regmax.attention(q, k, v, mapping="fusedmax")
+    q[0, 0, 2, 0] = torch.nan
+    out = regmax.attention(q, k, v, mapping="fusedmax")
+    assert out[0, 0, 2].isnan().all()
+    keep = torch.arange(6) != 2
+    assert torch.equal(out[0, 0, keep], clean[0, 0, keep])
+
+
+def test_deterministic_gradients_are_those_of_atomics() -> None:
+    parts = operands(2, 20, 25, 16, 16)
+    torch.use_deterministic_algorithms(True)
+    try:
+        compare(parts, mapping="fusedmax")
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_dropout_drops_weights_and_scales_the_others(interpreted: None) -> None:
+    q, k, _ = operands(1, 30, 40, 16, 16)
+    q *= 0.3
+    v = torch.eye(40).reshape(1, 1, 40, 40).requires_grad_()
+    y = regmax.attention(q, k, v, mapping="sparsemax")
+    torch.manual_seed(0)
+    state = torch.get_rng_state()
+    regmax.attention(q, k, v, mapping="sparsemax")
+    assert torch.equal(torch.get_rng_state(), state)
+    out = regmax.attention(q, k, v, mapping="sparsemax", dropout_p=0.4)
+    kept = out > 0
+    torch.testing.assert_close(out[kept], y[kept] / 0.6)
+    share = float(kept.sum() / (y > 0).sum())
+    assert 0.45 < share < 0.75
+    direction = torch.ones_like(out)
+    (v_grad,) = torch.autograd.grad(out, v, direction)
+    torch.testing.assert_close(v_grad[0, 0, :, 0], out.detach()[0, 0].sum(0), rtol=0, atol=1e-5)
+
+
+def test_halves_are_read_by_the_kernels() -> None:
+    parts = [part.half() for part in operands(1, 16, 33, 32, 16)]
+    with triton_kernels():
+        out = regmax.attention(*parts, mapping="fusedmax")
+    assert out.dtype == torch.float16
+    expected = regmax.attention(*(part.double() for part in parts), mapping="fusedmax")
+    torch.testing.assert_close(out.double(), expected, rtol=0, atol=3e-3)
