@@ -125,19 +125,10 @@ def test_a_wrong_mapping_raises_at_once() -> None:
 
 
 def test_what_a_model_adds_to_attention_is_computed_or_refused() -> None:
-    config = transformers.Gemma2Config(
-        vocab_size=WORDS,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=8,
-        intermediate_size=24,
-        attn_logit_softcapping=50.0,
-    )
-    model = transformers.AutoModel.from_config(config, attn_implementation="fusedmax")
-    with pytest.raises(NotImplementedError, match="Gemma2Attention calls its attention with `softcap`"):
-        model(**WORD_IDS)
+    attend = regmax.integrations.transformers.layers.registered("fusedmax")
+    q = torch.zeros(1, 2, 3, 4)
+    with pytest.raises(NotImplementedError, match="Linear calls its attention with `block_indices`"):
+        attend(torch.nn.Linear(1, 1), q, q, q, None, block_indices=torch.zeros(1))
 
 
 def test_from_pretrained_takes_the_name(tmp_path: Path) -> None:

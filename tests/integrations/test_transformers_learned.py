@@ -113,6 +113,14 @@ def test_a_plain_from_pretrained_warns_that_the_mapping_is_dropped(tmp_path: Pat
         model.model_class.from_pretrained(tmp_path, attn_implementation="sparsemax")
 
 
+def test_the_position_bias_of_t5_is_not_recorded_as_weights() -> None:
+    model = MODELS["t5"]
+    built = model.build("sparsemax")
+    with regmax.record_attention(built) as record:
+        output(built, model.inputs())
+    assert [len(calls) for calls in record.values()] == [1] * 6
+
+
 def test_weights_are_recorded_by_layer() -> None:
     model = MODELS["bert"]
     built = model.build("learned")

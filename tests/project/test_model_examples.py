@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 from pathlib import Path
 
 import pytest
+import torch
+import transformers
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -29,3 +32,62 @@ def test_bert_goes_on_with_fusedmax(capsys: pytest.CaptureFixture[str]) -> None:
     assert before > 0.9
     assert after > 0.9
     assert f"saved and loaded with fusedmax: accuracy {after:.3f}" in capsys.readouterr().out
+
+
+def test_retrieval_at_other_lengths_keeps_finished_runs(tmp_path: Path) -> None:
+    example = runpy.run_path(str(EXAMPLES / "length_generalization.py"))
+    sizes = ["--lengths", "16", "40", "--steps", "3", "--sequences", "1"]
+    options = ["--out", str(tmp_path), "--mappings", "softmax", "fusedmax", *sizes]
+    results = example["main"](example["parser"]().parse_args(options))
+    assert [(each["mapping"], each["scaled"]) for each in results] == [
+        ("softmax", False),
+        ("softmax", True),
+        ("fusedmax", False),
+        ("fusedmax", True),
+    ]
+    assert all(list(each["accuracy"]) == ["16", "40"] for each in results)
+    assert (tmp_path / "table.md").read_text().count("\n") == 6
+    assert (tmp_path / "length.png").stat().st_size > 1000
+    finished = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
+    (tmp_path / "fusedmax.json").unlink()
+    assert example["main"](example["parser"]().parse_args(options)) == results
+    changed = {path for path, time in finished.items() if path.stat().st_mtime_ns != time}
+    assert changed == {tmp_path / "fusedmax.json"}
+
+
+def test_an_encoder_is_sparsified_and_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "band", "plays", "on", "stage", "nobody", "."]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    transformers.BertTokenizer(str(tmp_path / "vocab.txt")).save_pretrained(tmp_path / "model")
+    config = transformers.BertConfig(
+        vocab_size=len(words),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+    )
+    config.initializer_range = 0.5
+    torch.manual_seed(0)
+    transformers.BertModel(config).save_pretrained(tmp_path / "model")
+    sentences = [" ".join(words[5 + (i + j) % 7] for j in range(4 + i % 3)) for i in range(12)]
+    pairs = [
+        {"gold_label": label, "sentence1": sentences[i], "sentence2": sentences[i + 1]}
+        for i, label in enumerate(("entailment", "neutral", "contradiction", "entailment"))
+    ]
+    (tmp_path / "articles").write_text("\n".join(sentences))
+    (tmp_path / "snli").write_text("\n".join(json.dumps(pair) for pair in pairs))
+    example = runpy.run_path(str(EXAMPLES / "sparsify_encoder.py"))
+    files = {name: str(tmp_path / "articles") for name in ("articles", "titles", "train")}
+    files |= {"snli": str(tmp_path / "snli"), "model": str(tmp_path / "model")}
+    files |= {"results": str(tmp_path / "results.jsonl"), "save": str(tmp_path / "saved")}
+    options = [part for name, value in files.items() for part in (f"--{name}", value)]
+    runs = ["sparsemax tolerance=0.5", "sparsemax tolerance=0.5 steps=1"]
+    results = example["main"](example["parser"]().parse_args([*runs, *options]))
+    assert [each["run"] for each in results] == ["softmax", *runs]
+    softmax, sparse, _ = results
+    assert softmax["cosine"] == pytest.approx(1.0)
+    assert softmax["attended"] == pytest.approx(softmax["words"])
+    assert sparse["attended"] < softmax["attended"]
+    assert (tmp_path / "saved" / "sparsemax_tolerance=0.5" / "config.json").exists()
+    assert "| sparsemax tolerance=0.5 |" in capsys.readouterr().out
+    assert example["main"](example["parser"]().parse_args([*runs, *options])) == results

@@ -129,6 +129,7 @@ def recorder(module: torch.nn.Module) -> Take | None:
 
     def take(y: Tensor) -> None:
         for recording in wanted:
+            recording.passed.add(module)
             recording.take(module, y)
 
     return take
@@ -138,6 +139,9 @@ class _Recording:
     def __init__(self, names: dict[torch.nn.Module, str], max_calls: int | None) -> None:
         self.names, self.max_calls = names, max_calls
         self.record = AttentionRecord()
+        # Layers that pass their weights on. Other outputs, of these and enclosing layers, may only look like weights:
+        # the position bias of T5 does.
+        self.passed: set[torch.nn.Module] = set()
         self._last: Tensor | None = (
             None  # an enclosing module often returns the very weights of the inner one
         )
@@ -154,6 +158,8 @@ class _Recording:
 
     def hook(self, module: torch.nn.Module, _: Any, output: Any) -> None:
         """Record weights that a module returns with its output, unless they are recorded already."""
+        if any(part in self.passed for part in module.modules()):
+            return
         y = _returned_weights(output)
         if y is not None and y is not self._last and not _asks(module) and self.wants(module):
             self.take(module, y)

@@ -12,9 +12,23 @@ DeBERTa) accepts the name, computes softmax, and may misread the boolean masks t
 """
 
 from regmax.integrations.transformers.checking import check
+from regmax.integrations.transformers.distillation import Distillation
 from regmax.integrations.transformers.layers import prepare
 from regmax.integrations.transformers.registry import register
+from regmax.integrations.transformers.report import HeadReport, SparsifyReport
 from regmax.integrations.transformers.sampling import SparseLogitsProcessor
 from regmax.integrations.transformers.saving import from_pretrained, save_pretrained
+from regmax.integrations.transformers.sparsify import sparsify_attention
 
-__all__ = ["SparseLogitsProcessor", "check", "from_pretrained", "prepare", "register", "save_pretrained"]
+__all__ = [
+    "Distillation",
+    "HeadReport",
+    "SparseLogitsProcessor",
+    "SparsifyReport",
+    "check",
+    "from_pretrained",
+    "prepare",
+    "register",
+    "save_pretrained",
+    "sparsify_attention",
+]

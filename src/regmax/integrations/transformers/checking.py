@@ -12,6 +12,8 @@ from transformers import AttentionInterface, PreTrainedModel
 from regmax.integrations.transformers.interface import Attend
 from regmax.integrations.transformers.layers import registered
 
+NO_CHOICE = "This model has attention of its own, which cannot be chosen: use another model."
+
 
 def check(model: PreTrainedModel, inputs: Mapping[str, Any]) -> dict[str, int]:
     """Run a model once and count the calls of regmax by each attention module; raise if one does not call it.
@@ -37,22 +39,24 @@ def check(model: PreTrainedModel, inputs: Mapping[str, Any]) -> dict[str, int]:
     ours = {name: attend for name in _implementations(model) if (attend := registered(name)) is not None}
     if not ours:
         advice = "Call `register()`, then `model.set_attn_implementation(...)`."
-        if not _chooses(model):
-            advice = "This model has attention of its own, which cannot be chosen: use another model."
+        if not chooses(model):
+            advice = NO_CHOICE
         raise RuntimeError(
             f"`check(model, ...)`: {type(model).__name__} does not use regmax: its `attn_implementation` is "
             f"{model.config._attn_implementation!r}. {advice}"
         )
     calls: Counter[torch.nn.Module] = Counter()
     ran: set[torch.nn.Module] = set()
-    with _counted(ours, calls), _observed(model, ran), _evaluated(model):
+    with _counted(ours, calls), observed(model, ran), evaluated(model):
         model(**inputs)
     names = {module: name for name, module in model.named_modules()}
-    _raise_for_others(model, {names[module] for module in ran}, {names[module] for module in calls})
+    raise_for_others(
+        "check(model, ...)", model, {names[module] for module in ran}, {names[module] for module in calls}
+    )
     return {names[module]: n for module, n in calls.items()}
 
 
-def _chooses(model: PreTrainedModel) -> bool:
+def chooses(model: PreTrainedModel) -> bool:
     """Whether a model asks for an implementation: the others ignore `set_attn_implementation`, with a warning."""
     return bool(getattr(model, "_can_set_attn_implementation", lambda: True)())
 
@@ -84,7 +88,7 @@ def _counted(ours: dict[str, Attend], calls: "Counter[torch.nn.Module]") -> Iter
 
 
 @contextmanager
-def _observed(model: PreTrainedModel, ran: set[torch.nn.Module]) -> Iterator[None]:
+def observed(model: PreTrainedModel, ran: set[torch.nn.Module]) -> Iterator[None]:
     """Record which modules with attention in their class name run."""
     hooks = [
         module.register_forward_hook(lambda module, *_: ran.add(module))
@@ -99,7 +103,7 @@ def _observed(model: PreTrainedModel, ran: set[torch.nn.Module]) -> Iterator[Non
 
 
 @contextmanager
-def _evaluated(model: PreTrainedModel) -> Iterator[None]:
+def evaluated(model: PreTrainedModel) -> Iterator[None]:
     """Evaluation mode, without gradients."""
     training = {module: module.training for module in model.modules()}
     try:
@@ -111,7 +115,7 @@ def _evaluated(model: PreTrainedModel) -> Iterator[None]:
             module.training = mode
 
 
-def _raise_for_others(model: PreTrainedModel, ran: set[str], called: set[str]) -> None:
+def raise_for_others(call: str, model: PreTrainedModel, ran: set[str], called: set[str]) -> None:
     """An attention module that ran must have called regmax, contain one that did, or be inside one."""
 
     def related(one: str, other: str) -> bool:
@@ -121,6 +125,6 @@ def _raise_for_others(model: PreTrainedModel, ran: set[str], called: set[str]) -
     if not called or silent:
         where = f" in {', '.join(silent[:3])}{' ...' if len(silent) > 3 else ''}" if silent else ""
         raise RuntimeError(
-            f"`check(model, ...)`: {type(model).__name__} computes attention{where} without regmax, although its "
+            f"`{call}`: {type(model).__name__} computes attention{where} without regmax, although its "
             f"`attn_implementation` is {model.config._attn_implementation!r}: this model ignores it."
         )

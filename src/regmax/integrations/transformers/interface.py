@@ -15,9 +15,8 @@ from regmax.nn.recording import recorder
 from regmax.resolver import MappingLike, Resolved, resolve
 from regmax.sparse_attention import attention
 
-# Options of some models that must not be ignored: Gemma 2's soft cap of the scores, the attention sinks of GPT-OSS, the
-# blocks that MiniMax selects, and a paged cache.
-_UNSUPPORTED = ("softcap", "s_aux", "block_indices", "cache")
+# Options of some models that must not be ignored: the blocks that MiniMax selects, and a paged cache.
+_UNSUPPORTED = ("block_indices", "cache")
 
 ATTRIBUTE = "regmax_mapping"  # of a layer: its own copy of a mapping that learns
 
@@ -46,14 +45,14 @@ class Attend:
         """The mapping unless it is a module, whose strengths may change: every layer of every call needs it."""
         return None if isinstance(self.mapping, torch.nn.Module) else resolve(self.mapping)
 
-    def _mapping_of(self, module: torch.nn.Module) -> MappingLike:
+    def _mapping_of(self, module: torch.nn.Module) -> Any:
+        own = module._modules.get(ATTRIBUTE)
+        if own is not None and own.implementation == self.name:
+            return own
         if self._resolved is not None:
             return self._resolved
         if not self.learns:
             return self.mapping
-        own = module._modules.get(ATTRIBUTE)
-        if own is not None and own.implementation == self.name:
-            return own
         warnings.warn(
             f"{type(module).__name__} got the parameters of {self.name!r} at its first call: an optimizer made before "
             "does not train them. Call `regmax.integrations.transformers.prepare(model)` first.",
@@ -73,34 +72,46 @@ class Attend:
         scaling: float | None = None,
         is_causal: bool | None = None,
         position_bias: Tensor | None = None,
+        softcap: float | None = None,
+        s_aux: Tensor | None = None,
         **options: Any,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend: query is (batch, heads, queries, width), the output (batch, queries, heads, width).
 
-        `position_bias` is T5's; `scaling` multiplies the scores; the mask is boolean, True = keep, or a float mask
-        of the model or user, which is added to the scores.
+        `position_bias` is T5's; `scaling` multiplies the scores; `softcap` bounds them (Gemma 2); `s_aux` are the
+        attention sinks of GPT-OSS. The mask is boolean, True = keep, or a float mask of the model or user, which is
+        added to the scores. Sliding windows and packed sequences are in it.
         """
         _refuse(module, options)
         keep, bias = _split(attention_mask, position_bias)
         take, asked = recorder(module), _wants_weights(options)
         wanted = asked or take is not None
-        attended: Any = attention(
+        attended: Any = self.attend(
+            module,
             query.to(value.dtype),  # under autocast, normalised queries and keys (Qwen 3) are float32
             key.to(value.dtype),
             value,
-            mapping=resolve(self._mapping_of(module)),
             mask=keep,
             bias=bias,
             is_causal=attention_mask is None and _is_causal(module, is_causal) and query.shape[2] > 1,
             dropout_p=dropout if module.training else 0.0,
             scale=scaling,
             enable_gqa=key.shape[1] != query.shape[1],
+            softcap=softcap,
+            sinks=s_aux,
             return_weights=wanted,
         )
         out, y = attended if wanted else (attended, None)
         if take is not None and y is not None:
             take(y)
         return out.transpose(1, 2).contiguous(), y if asked else None
+
+    def attend(self, module: torch.nn.Module, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
+        """`regmax.attention` with the mapping of a layer, or of each of its heads."""
+        mapping = self._mapping_of(module)
+        if hasattr(mapping, "attend"):  # `HeadMappings`
+            return mapping.attend(attention, q, k, v, **options)
+        return attention(q, k, v, mapping=resolve(mapping), **options)
 
 
 def mask(*args: Any, **options: Any) -> Tensor:

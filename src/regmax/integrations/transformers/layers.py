@@ -17,6 +17,7 @@ from torch.nn.modules.module import register_module_module_registration_hook
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from regmax.integrations.transformers.heads import IMPLEMENTATION
 from regmax.integrations.transformers.interface import ATTRIBUTE, Attend
 from regmax.nn.strengths import Strengths
 
@@ -107,13 +108,18 @@ def _on_registration(_: Any, __: str, module: torch.nn.Module | None) -> None:
     if module is None or not isinstance(config, PreTrainedConfig):
         return
     _attach(module)
-    _warn_if_dropped(config)
+    _warn_if_dropped(config, module)
 
 
-def _warn_if_dropped(config: PreTrainedConfig) -> None:
+def _warn_if_dropped(config: PreTrainedConfig, module: torch.nn.Module) -> None:
     """A model that was saved with a mapping, and is built without one."""
     saved = getattr(config, "regmax", None)
-    if not isinstance(saved, dict) or _restoring.get() or registered(config._attn_implementation) is not None:
+    if not isinstance(saved, dict) or _restoring.get():
+        return
+    name = config._attn_implementation
+    # The strengths of heads come only with `from_pretrained` of this package.
+    complete = name != IMPLEMENTATION or any(ATTRIBUTE in part._modules for part in module.modules())
+    if registered(name) is not None and complete:
         return
     if any(each() is config for each in _warned):
         return

@@ -4,6 +4,10 @@ The choice is written into the model's configuration, `config.json`, as plain da
 
     "regmax": {"attn_implementation": {"": "strong"},
                "mappings": {"strong": {"regularizer": "FusedLasso", "lam": 0.5, "gamma": 1.0}}}
+
+The strengths that `sparsify_attention` chose are there too, by layer: a head that keeps softmax is null.
+
+    "layers": {"encoder.layer.0.attention.self": {"mapping": "sparsemax", "heads": [{"gamma": 2.0}, null]}}
 """
 
 from dataclasses import fields
@@ -15,6 +19,7 @@ from torch import Tensor
 from transformers import AutoConfig, PreTrainedModel
 
 import regmax.regularizers as regularizers
+from regmax.integrations.transformers.heads import IMPLEMENTATION, described, restore
 from regmax.integrations.transformers.layers import registered, restoring
 from regmax.integrations.transformers.registry import register
 from regmax.mappings import MAPPINGS
@@ -47,6 +52,8 @@ def save_pretrained(model: PreTrainedModel, directory: str | Path, **options: An
     if ours:
         mappings = {name: _described(name, attend.mapping) for name, attend in ours.items()}
         model.config.regmax = {"attn_implementation": choice, "mappings": mappings}
+        if IMPLEMENTATION in ours:
+            model.config.regmax["layers"] = described(model)
     elif hasattr(model.config, "regmax"):  # from an earlier choice
         del model.config.regmax
     model.save_pretrained(directory, **options)
@@ -78,7 +85,14 @@ def from_pretrained(model_class: Any, directory: str | Path, **options: Any) -> 
             _restore(name, description)
         options.setdefault("attn_implementation", saved["attn_implementation"])
     with restoring():
-        return model_class.from_pretrained(directory, **options)
+        model = model_class.from_pretrained(directory, **options)
+    if saved is not None and saved.get("layers") and _attends_by_heads(model):
+        restore(model, saved["layers"])
+    return model
+
+
+def _attends_by_heads(model: PreTrainedModel) -> bool:
+    return IMPLEMENTATION in _choice(model).values()
 
 
 def _choice(model: PreTrainedModel) -> dict[str, str]:
