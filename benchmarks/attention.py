@@ -25,13 +25,13 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 import regmax
+from regmax.bench.attention_cases import inputs
 from regmax.files import write_atomically
 from regmax.resolver import resolve
 from regmax.timing import in_turns
 
-HEADS, HEAD = 8, 64
 MAPPINGS = ("sparsemax", "fusedmax", "oscarmax", "sqpnormmax", "entmax")
-SCORES = ("attention", "flat", "uniform")
+SCORES = ("attention", "flat", "constant")
 # Upper bounds of the time relative to softmax, for attention-like scores and for flat ones.
 BARS = {"sparsemax": 0.2, "fusedmax": 0.3, "oscarmax": 0.3, "sqpnormmax": 0.3, "entmax": 0.3}
 FORWARD_BAR, FLAT_BAR, MEMORY_BAR = 0.8, 1.2, 0.15
@@ -98,19 +98,6 @@ def bar(mapping: str, kind: str, direction: str) -> float | None:
     if kind == "attention":
         return FORWARD_BAR if direction == "forward" else BARS[mapping]
     return FLAT_BAR if direction == "forward + backward" else None
-
-
-def inputs(n: int, kind: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values.
-
-    attention: every query is correlated with one key, whose score is about 2.4 while the others are N(0, 1), which
-    gives 3 to 10 nonzero weights; flat: all scores are 0.03 N(0, 1); uniform: all scores are equal.
-    """
-    generator = torch.Generator().manual_seed(n)
-    noise, k, v = (torch.randn(1, HEADS, n, HEAD, generator=generator) for _ in range(3))
-    matching = k[:, :, torch.randperm(n, generator=generator)]
-    q = {"attention": noise + 0.3 * matching, "flat": 0.03 * noise, "uniform": 0.0 * noise}[kind]
-    return q.requires_grad_(), k.requires_grad_(), v.requires_grad_()
 
 
 def mapping_of(name: str, n: int) -> Any:

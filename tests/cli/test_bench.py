@@ -123,17 +123,16 @@ def test_bars_are_judged_as_they_are_shown() -> None:
 
 
 def test_every_bar_finds_its_results() -> None:
-    found = bars.verdicts(
-        [
-            result(ratio=0.5),
-            result(ratio=0.9, threads=2, microseconds=250.0),
-            result(ratio=0.7, scores="padding"),
-            result(ratio=3.5, scores="flat"),
-            result(ratio=1.0, n=64, d=30, run=FORWARD),
-            result("copy", 0.2),
-            result(ratio=9.0, scores="peaked"),
-        ]
-    )
+    results = [
+        result(ratio=0.5),
+        result(ratio=0.9, threads=2, microseconds=250.0),
+        result(ratio=0.7, scores="padding"),
+        result(ratio=3.5, scores="flat"),
+        result(ratio=1.0, n=64, d=30, run=FORWARD),
+        result("copy", 0.2),
+        result(ratio=9.0, scores="peaked"),
+    ]
+    found = bars.verdicts(Report({}, {}, results))
     assert [(round(v.figure, 2), v.bar, v.is_met) for v in found] == [
         (0.5, 0.6, True),
         (3.5, 3.0, False),

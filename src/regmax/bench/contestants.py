@@ -56,7 +56,7 @@ def calls(
 
 def _peers(given: Tensors, run: str, mappings: Sequence[str]) -> dict[str, Call]:
     made: dict[str, Call] = {}
-    if "sparsemax" in mappings and (entmax := _optional("entmax")) is not None:
+    if "sparsemax" in mappings and (entmax := optional("entmax")) is not None:
         made["entmax's sparsemax"] = _call(partial(entmax.sparsemax, dim=-1), given.filled, given.v, run)
     if run == FORWARD and given.keep is None:
         made |= _torchsparseattn(given.x, mappings)
@@ -77,7 +77,8 @@ def _copies(given: Tensors, run: str) -> Callable[[], object]:
     return lambda: (given.x.clone(), given.v.clone())
 
 
-def _optional(name: str) -> ModuleType | None:
+def optional(name: str) -> ModuleType | None:
+    """A library to compare with, if it is installed."""
     try:
         return import_module(name)
     except ImportError:
@@ -86,7 +87,7 @@ def _optional(name: str) -> ModuleType | None:
 
 def _torchsparseattn(x: Tensor, mappings: Sequence[str]) -> dict[str, Call]:
     """The kernels of the paper's own code, which map one row at a time; its autograd functions no longer run."""
-    modules = [_optional(f"torchsparseattn.{name}") for name in ("sparsemax", "_fused", "oscar")]
+    modules = [optional(f"torchsparseattn.{name}") for name in ("sparsemax", "_fused", "oscar")]
     if None in modules:
         return {}
     sparse, fused, oscar = modules

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from regmax.bench.cases import MILLION, Tensors
-from regmax.bench.contestants import BOTH, LAM, MAPPINGS, REFERENCE, calls
+from regmax.bench.contestants import BOTH, MAPPINGS, REFERENCE, calls
+from regmax.bench.rows import scores
 from regmax.timing import Call, race
 
 ROWS = ("normal", "flat", "ties", "ramp", "sawtooth", "harmonic")
@@ -45,25 +45,6 @@ class Fit:
     def is_met(self) -> bool | None:
         """Whether the time of the worst rows grows no faster than d log d; None for a single kind of rows."""
         return self.power <= SLACK if self.rows == WORST else None
-
-
-def scores(kind: str, n: int, d: int) -> Tensor:
-    """Benign rows (normal, flat) and adversarial rows.
-
-    All scores of an adversarial row lie within 1 of the largest, so screening excludes none. Ties make every comparison
-    equal, a ramp needs the most pooling and the slowest search for the threshold, the teeth of a saw of size lam are
-    pooled one by one, and scores that decrease like 1/i defeat searches that drop everything below the mean.
-    """
-    generator = torch.Generator().manual_seed(d)
-    i = torch.arange(d, dtype=torch.float32)
-    if kind == "normal":
-        return torch.randn(n, d, generator=generator)
-    if kind == "flat":
-        return 0.03 * torch.randn(n, d, generator=generator)
-    if kind == "ties":
-        return torch.randint(3, (n, d), generator=generator) / 4
-    row = {"ramp": 0.5 * i / d, "sawtooth": LAM * (i % 8), "harmonic": 1 / (i + 1)}[kind]
-    return row.repeat(n, 1)
 
 
 def grow(

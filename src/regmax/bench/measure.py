@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,9 +55,27 @@ def compare(
 def _result(
     case: Case, run: str, threads: int, name: str, own: Times, reference: NDArray[np.float64]
 ) -> Result:
-    took_part = ~np.isnan(own.taken)
-    ratios, microseconds = (own.taken / reference)[took_part], own.taken[took_part] / 1e3
-    low, ratio, high = (float(q) for q in np.quantile(ratios, (0.25, 0.5, 0.75)))
-    median, best = float(np.median(microseconds)), float(microseconds.min())
+    found = relative(own, reference)
+    best = float(np.nanmin(own.taken)) / 1e3
     where = (case.scores, case.n, case.d, run, threads, name)
-    return Result(*where, ratio, low, high, median, best, int(took_part.sum()), own.disturbed)
+    return Result(
+        *where, found.ratio, found.low, found.high, found.microseconds, best, found.turns, own.disturbed
+    )
+
+
+class Relative(NamedTuple):
+    """Times relative to those of a reference in the same rounds: the median, with quartiles."""
+
+    ratio: float
+    low: float
+    high: float
+    microseconds: float  # the median time
+    turns: int
+
+
+def relative(own: Times, reference: NDArray[np.float64]) -> Relative:
+    """Compare a call with the reference in the rounds in which it took part."""
+    took_part = ~np.isnan(own.taken)
+    ratios = (own.taken / reference)[took_part]
+    low, ratio, high = (float(q) for q in np.quantile(ratios, (0.25, 0.5, 0.75)))
+    return Relative(ratio, low, high, float(np.nanmedian(own.taken)) / 1e3, int(took_part.sum()))

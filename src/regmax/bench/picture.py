@@ -1,4 +1,4 @@
-"""Pictures of a run: ratios against d, growth, and whole attention calls."""
+"""Pictures of a run: ratios against d, growth, cliffs, and whole attention calls."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,8 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from regmax.bench.cases import SCORES
+from regmax.bench.cliffs import ATTENTION
+from regmax.bench.cliffs import ROWS as CLIFF_ROWS
 from regmax.bench.contestants import BOTH, FLOOR, FORWARD, MAPPINGS, REFERENCE, RUNS
 from regmax.bench.growth import WORST, Growth, fits
+from regmax.bench.heat_map import heat_map
 from regmax.bench.measure import Result
 from regmax.bench.report import Report
 from regmax.plots.colours import LINES
@@ -42,7 +45,9 @@ def draw(report: Report, folder: Path) -> Iterator[Path]:
             yield _save(ratios(results, run), folder / _NAMES[run])
     if fits(report.growth):
         yield _save(growth(report.growth), folder / "growth.png")
-
+    for of, name in ((CLIFF_ROWS, "cliffs.png"), (ATTENTION, "cliffs-attention.png")):
+        if cells := [cell for cell in report.cliffs if cell.of == of]:
+            yield _save(heat_map(cells), folder / name)
     rows = [
         row
         for row in report.attention

@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from regmax.bench.cases import SCORES
+from regmax.bench.cliffs import Cell
 from regmax.bench.contestants import REFERENCE
 from regmax.bench.growth import Fit, Growth, fits
 from regmax.bench.measure import Result
+from regmax.bench.summaries import MARKS, cliff_lines, use_lines
+from regmax.bench.uses import UseResult
 from regmax.files import write_atomically
 from regmax.timing import FEWEST
 
 FORMAT = 1  # of the JSON
 _CELL = 14
-_MARKS = {True: "✓", False: "✗", None: " "}
 LEGEND = "Time relative to torch.softmax in the same round: median ± half the interquartile range"
 
 
@@ -46,8 +48,11 @@ class Bars(Protocol):
     def ratio_bar(self, result: Result) -> float | None:
         """The bar on this result's ratio, if there is one."""
 
-    def verdicts(self, results: Iterable[Result]) -> Sequence[Verdict]:
-        """Every bar that these results speak to."""
+    def use_bar(self, result: UseResult, machine: Mapping[str, str]) -> float | None:
+        """The bar on this use's ratio on this machine, if there is one."""
+
+    def verdicts(self, report: "Report") -> Sequence[Verdict]:
+        """Every bar that applies to this report."""
 
 
 @dataclass
@@ -58,12 +63,14 @@ class Report:
     settings: Mapping[str, Any]
     results: list[Result] = field(default_factory=list)
     growth: list[Growth] = field(default_factory=list)
+    uses: list[UseResult] = field(default_factory=list)
+    cliffs: list[Cell] = field(default_factory=list)
     attention: list[dict[str, Any]] = field(default_factory=list)
     complete: bool = False
 
     def write(self, path: Path, bars: Bars | None = None) -> None:
         """Write everything as JSON, including the verdicts."""
-        verdicts = [] if bars is None else bars.verdicts(self.results)
+        verdicts = [] if bars is None else bars.verdicts(self)
         judged = [asdict(verdict) | {"met": verdict.is_met} for verdict in verdicts]
         grown = [asdict(fit) | {"met": fit.is_met} for fit in fits(self.growth)]
         record = {"format": FORMAT, **asdict(self), "bars": judged, "growth fits": grown}
@@ -76,7 +83,10 @@ class Report:
         results = [Result(**result) for result in record["results"]]
         growth = [Growth(**point) for point in record["growth"]]
         known = {name: record[name] for name in ("machine", "settings", "attention", "complete")}
-        return cls(**known, results=results, growth=growth)
+        # Reports of earlier versions have neither uses nor cliffs.
+        uses = [UseResult(**use) for use in record.get("uses", [])]
+        cliffs = [Cell(**cell) for cell in record.get("cliffs", [])]
+        return cls(**known, results=results, growth=growth, uses=uses, cliffs=cliffs)
 
     def lines(self, bars: Bars | None = None) -> Iterator[str]:
         """The whole report as text; with bars, results are marked by whether they meet them."""
@@ -85,10 +95,12 @@ class Report:
             yield from ("", LEGEND + ("." if bars is None else "; ✓ ✗ its bar."))
         yield from _tables(self.results, bars)
         yield from _attention(self.attention)
+        yield from use_lines(self.uses, lambda use: None if bars is None else bars.use_bar(use, self.machine))
         yield from _growth(fits(self.growth))
+        yield from cliff_lines(self.cliffs)
         if bars is not None:
-            yield from _verdicts(bars.verdicts(self.results))
-        yield from _disturbances(self.results)
+            yield from _verdicts(bars.verdicts(self))
+        yield from _disturbances([*self.results, *self.uses])
 
 
 def _tables(results: Sequence[Result], bars: Bars | None) -> Iterator[str]:
@@ -135,7 +147,7 @@ def _cell(result: Result | None, width: int, bars: Bars | None) -> str:
     if result.contestant == REFERENCE:
         return f"{result.microseconds:>{width - 3},.1f} µs"
     bar = None if bars is None else bars.ratio_bar(result)
-    mark = _MARKS[None if bar is None else round(result.ratio, 2) <= bar]
+    mark = MARKS[None if bar is None else round(result.ratio, 2) <= bar]
     decimals = 2 if result.ratio < 10 else 0
     # Too few turns for quartiles.
     spread = f"{(result.high - result.low) / 2:.{decimals}f}" if result.turns >= FEWEST else "?"
@@ -169,7 +181,7 @@ def _growth(found: Iterable[Fit]) -> Iterator[str]:
     yield f"{'rows':>14}" + "".join(f"{name:>{_CELL}}" for name in names)
     for kind in kinds:
         fitted = [powers.get((kind, name)) for name in names]
-        cells = ("" if fit is None else f"{fit.power:+.2f} {_MARKS[fit.is_met]}" for fit in fitted)
+        cells = ("" if fit is None else f"{fit.power:+.2f} {MARKS[fit.is_met]}" for fit in fitted)
         yield f"{kind:>14}" + "".join(f"{cell:>{_CELL}}" for cell in cells)
 
 
@@ -180,7 +192,7 @@ def _verdicts(judged: Sequence[Verdict]) -> Iterator[str]:
         yield from (f"  missed  {verdict}" for verdict in missed)
 
 
-def _disturbances(results: Sequence[Result]) -> Iterator[str]:
+def _disturbances(results: Sequence[Result | UseResult]) -> Iterator[str]:
     turns, disturbed = sum(r.turns for r in results), sum(r.disturbed for r in results)
     if disturbed > turns / 50:
         yield f"The machine was busy: {disturbed / turns:.0%} of the turns were disturbed. Do not quote these figures."

@@ -1,10 +1,11 @@
-"""`regmax bench`: every mapping against `torch.softmax`, and how time grows with the length of the rows."""
+"""`regmax bench`: every mapping against `torch.softmax`; growth with the length of rows; uses; cliffs."""
 
 import json
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,7 +25,8 @@ Item = TypeVar("Item")
 # calls. Rows with `mapping`, `n` and `ratio` (and `run`, `threads`) are drawn.
 Attention = Callable[..., list[dict[str, Any]]]
 
-PARTS = ("ratios", "growth", "attention")
+PARTS = ("ratios", "growth", "uses", "cliffs", "attention")
+INSTRUCTION_SETS = ("avx512", "avx2", "baseline")
 TIMED = tuple(name for name, row in MAPPINGS.items() if row.sparse)  # softmax is what they are compared with
 SCORES = ("normal", "peaked", "attention", "flat", "padding", "causal")
 
@@ -34,21 +36,23 @@ def run(arguments: Sequence[str], attention: Attention | None = None, bars: "Bar
 
     The repository's benchmarks/run.py adds whole attention calls, and the bars that results are judged by.
     """
-    options = parser().parse(arguments)
+    made = parser()
+    options = made.parse(arguments)
     if options.device != "cpu":
         return _run_on_device(options)
     with packages("torch"):
         from regmax.bench import machine
         from regmax.bench.report import Report
     settings = {"quick": options.quick, "threads": options.threads, "mappings": options.mappings}
-    report = Report(machine.describe(), settings)
-    try:
-        _measure(report, options, attention)
-        report.complete = True
-    except KeyboardInterrupt:
-        print("\nInterrupted: what follows was measured until then.", file=sys.stderr)
-    finally:
-        _finish(report, options.out, bars)
+    with _instruction_set(options.instruction_set, made):
+        report = Report(machine.describe(), settings | {"only": options.only})
+        try:
+            _measure(report, options, attention)
+            report.complete = True
+        except KeyboardInterrupt:
+            print("\nInterrupted: what follows was measured until then.", file=sys.stderr)
+        finally:
+            _finish(report, options.out, bars)
     return 0 if report.complete else 130
 
 
@@ -78,6 +82,27 @@ def _run_on_device(options: Namespace) -> int:
     return 0
 
 
+@contextmanager
+def _instruction_set(name: str | None, made: Parser) -> Iterator[None]:
+    """The core with this instruction set; None: the machine's best."""
+    from regmax.kernels import native
+
+    if name is None:
+        yield
+        return
+    before = native.instruction_set() if native.available() else None
+    try:
+        native.use_instruction_set(name)
+    except ValueError:
+        made.error(
+            f"`--instruction-set` must be one that this machine has. Got {name}, with {before or 'no core'}"
+        )
+    try:
+        yield
+    finally:
+        native.use_instruction_set(str(before))
+
+
 def _finish(report: "Report", folder: Path, bars: "Bars | None") -> None:
     print("\n".join(report.lines(bars)))
     report.write(folder / "bench.json", bars)
@@ -102,8 +127,46 @@ def _measure(report: "Report", options: Namespace, attention: Attention | None) 
             report.growth.extend(
                 bench.grow(kind, mappings=options.mappings, **(size if options.quick else {}))
             )
+    if "uses" in options.parts:
+        _measure_uses(report, options)
+    if "cliffs" in options.parts:
+        _measure_cliffs(report, options)
     if "attention" in options.parts and attention is not None:
         report.attention.extend(attention(quick=options.quick))
+
+
+def _measure_uses(report: "Report", options: Namespace) -> None:
+    from regmax import bench
+
+    uses = [use for use in (*bench.row_uses(), *bench.attention_uses()) if _is_selected(use.name, options)]
+    uses = [use for use in uses if use.is_quick or not options.quick]
+    for use in _progress(uses, lambda use: use.name):
+        report.uses.append(bench.measure_use(use, seconds=0.02 if options.quick else 0.3))
+
+
+def _measure_cliffs(report: "Report", options: Namespace) -> None:
+    from regmax import bench
+    from regmax.bench import cliffs
+
+    settings = [
+        setting
+        for setting in cliffs.SETTINGS
+        if setting.mapping in options.mappings and _is_selected(setting.label, options)
+    ]
+    total = 2**16 if options.quick else 2**18
+    for kind, d in _progress(
+        cliffs.row_cases(options.quick), lambda case: f"cliffs, {case[0]} rows of {case[1]}"
+    ):
+        report.cliffs.extend(bench.row_cells(kind, d, settings, total=total))
+    for kind, n in _progress(
+        cliffs.attention_cases(options.quick), lambda case: f"cliffs, attention, {case[0]}, {case[1]} keys"
+    ):
+        report.cliffs.extend(bench.attention_cells(kind, n, settings))
+
+
+def _is_selected(name: str, options: Namespace) -> bool:
+    """Whether the name contains one of the words of `--only`, if there are any."""
+    return not options.only or any(word in name for word in options.only)
 
 
 def _draw(report: "Report", folder: Path) -> None:
@@ -140,7 +203,7 @@ def parser() -> Parser:
     made.add_argument(
         "--device", default="cpu", metavar="NAME", help="cuda: rows and attention on a GPU (%(default)s)"
     )
-    made.add_argument("--quick", action="store_true", help="under a minute: fewer cases, fewer turns")
+    made.add_argument("--quick", action="store_true", help="a minute or two: fewer cases, fewer turns")
     made.add_argument("--out", type=Path, default=Path("regmax-bench"), metavar="FOLDER", help=where)
     made.add_argument(
         "--threads", nargs="+", type=positive, default=[1, 2], metavar="N", help="numbers of threads (1 2)"
@@ -150,4 +213,9 @@ def parser() -> Parser:
         made.add_argument(
             option, nargs="+", choices=choices, default=list(choices), metavar="NAME", help=which
         )
+    which = "the uses and settings of cliffs whose names contain one of these (all)"
+    made.add_argument("--only", nargs="+", default=[], metavar="WORD", help=which)
+    made.add_argument(
+        "--instruction-set", choices=INSTRUCTION_SETS, help="the core's instruction set (the machine's best)"
+    )
     return made
