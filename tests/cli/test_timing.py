@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import time
 from itertools import pairwise
 
 import numpy as np
@@ -18,7 +19,7 @@ def test_calls_take_turns_and_slow_ones_sit_rounds_out(monkeypatch: pytest.Monke
     order: list[str] = []
     calls = {name: Call(lambda name=name: order.append(name)) for name in ("first", "slow")}  # type: ignore[misc]
     nanoseconds = {calls["first"].run: 1e3, calls["slow"].run: 5e6}
-    monkeypatch.setattr(timing, "_time", lambda run, repeats: nanoseconds[run])
+    monkeypatch.setattr(timing, "_time", lambda run, repeats, clock: nanoseconds[run])
     monkeypatch.setattr(timing, "_PATIENCE", math.inf)
     times = timing.race(calls, seconds=0.02)
     first, slow = times[1, "first"].taken, times[1, "slow"].taken
@@ -37,7 +38,8 @@ def test_a_race_that_takes_too_long_ends_after_its_first_round(monkeypatch: pyte
 
 
 def test_a_sample_counts_for_all_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "_time", lambda run, repeats: 1000.0)
+    monkeypatch.setattr(timing, "_time", lambda run, repeats, clock: 1000.0)
+    monkeypatch.setattr(timing, "_PATIENCE", math.inf)
     calls = {"whole": Call(lambda: None), "part": Call(lambda: None, share=0.125)}
     times = timing.race(calls, seconds=0.001)
     assert (times[1, "part"].taken / times[1, "whole"].taken == 8).all()
@@ -65,6 +67,17 @@ def test_every_call_is_made_once_a_round_in_changing_orders() -> None:
 
 
 def test_warm_up_rounds_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter(range(100))
-    monkeypatch.setattr(timing, "_time", lambda run, repeats: float(next(clock)))
+    times = iter(range(100))
+    monkeypatch.setattr(timing, "_time", lambda run, repeats, clock: float(next(times)))
     assert timing.in_turns({"call": lambda: None}, rounds=3, warm_up=2)["call"].tolist() == [2.0, 3.0, 4.0]
+
+
+def test_cpu_time_does_not_count_waiting_and_no_turn_is_disturbed() -> None:
+    calls = {name: Call(lambda: time.sleep(0.002)) for name in ("first", "second")}
+    for own in timing.race(calls, seconds=1e-4, clock=timing.CPU).values():
+        assert own.disturbed == 0
+        assert np.nanmax(own.taken) < 2e6
+    waited = timing.in_turns({"call": lambda: time.sleep(0.002)}, rounds=3)["call"]
+    worked = timing.in_turns({"call": lambda: time.sleep(0.002)}, rounds=3, clock=timing.CPU)["call"]
+    assert (waited > 2e6).all()
+    assert (worked < 2e6).all()

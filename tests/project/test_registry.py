@@ -115,6 +115,12 @@ def test_the_benchmark_times_every_mapping_but_softmax() -> None:
     assert tuple(name for name in MAPPINGS if name != "softmax") == bench_command.TIMED
 
 
+def test_the_cliffs_have_a_setting_of_every_mapping_but_softmax() -> None:
+    from regmax.bench.cliffs import SETTINGS
+
+    assert {setting.mapping for setting in SETTINGS} == {name for name in MAPPINGS if name != "softmax"}
+
+
 def test_no_module_keeps_its_own_list_of_the_mappings() -> None:
     """Four names of mappings in one file are a list of them, which a new row would not reach."""
     names = re.compile(rf'"({"|".join(MAPPINGS)})"')
@@ -124,6 +130,7 @@ def test_no_module_keeps_its_own_list_of_the_mappings() -> None:
         "plots/colours.py",  # choices, which the tests above compare with the registry
         "experiments/demo.py",
         "bench/bars.py",
+        "bench/cliffs.py",
         "bench/contestants.py",  # the rows that another library has
         "nn/mappings.py",  # one class each
         "regularizers/named.py",

@@ -1,6 +1,6 @@
 """Cliffs: mappings × strengths × kinds of rows × lengths, to find the inputs on which time jumps.
 
-Few turns per cell: a cliff is a factor of 5 or more, which noise does not hide.
+Few turns per cell, in CPU time of one thread: a cliff is a factor of 5 or more, which noise does not hide.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ from regmax.bench.attention_uses import gradients
 from regmax.bench.contestants import BOTH, FORWARD, REFERENCE
 from regmax.bench.rows import KINDS, scores
 from regmax.resolver import function_of
-from regmax.timing import Call, in_turns, race
+from regmax.timing import CPU, Call, in_turns, race
 
 ROWS, ATTENTION = "rows", "attention"
 # Ratios are counted above these; pictures change colour at them.
@@ -103,7 +103,7 @@ def attention_cases(quick: bool = False) -> list[tuple[str, int]]:
 
 
 def row_cells(
-    kind: str, d: int, settings: Sequence[Setting] = SETTINGS, *, total: int = 2**18, seconds: float = 0.01
+    kind: str, d: int, settings: Sequence[Setting] = SETTINGS, *, total: int = 2**18, seconds: float = 0.02
 ) -> Iterator[Cell]:
     """Forward + backward of every setting and of softmax on the same rows, in turns."""
     x = scores(kind, max(1, total // d), d).requires_grad_()
@@ -112,7 +112,7 @@ def row_cells(
         REFERENCE: Call(partial(_train, partial(torch.softmax, dim=-1), (), x, v))
     }
     calls |= {setting: Call(partial(_train, *setting.prepare(d), x, v)) for setting in settings}
-    times = race(calls, seconds=seconds)
+    times = race(calls, seconds=seconds, clock=CPU)
     softmax = times[1, REFERENCE].taken
     for setting in settings:
         own = times[1, setting].taken
@@ -143,7 +143,7 @@ def attention_cells(
     torch.set_num_threads(1)
     try:
         for run, calls in ((FORWARD, forward), (BOTH, both)):
-            times = in_turns(calls, rounds=rounds)
+            times = in_turns(calls, rounds=rounds, clock=CPU)
             reference = times.pop(REFERENCE)
             for key, own in times.items():
                 assert isinstance(key, Setting)

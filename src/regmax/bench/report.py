@@ -100,7 +100,7 @@ class Report:
         yield from cliff_lines(self.cliffs)
         if bars is not None:
             yield from _verdicts(bars.verdicts(self))
-        yield from _disturbances([*self.results, *self.uses])
+        yield from _disturbances(self.results)
 
 
 def _tables(results: Sequence[Result], bars: Bars | None) -> Iterator[str]:
@@ -192,7 +192,7 @@ def _verdicts(judged: Sequence[Verdict]) -> Iterator[str]:
         yield from (f"  missed  {verdict}" for verdict in missed)
 
 
-def _disturbances(results: Sequence[Result | UseResult]) -> Iterator[str]:
+def _disturbances(results: Sequence[Result]) -> Iterator[str]:
     turns, disturbed = sum(r.turns for r in results), sum(r.disturbed for r in results)
     if disturbed > turns / 50:
         yield f"The machine was busy: {disturbed / turns:.0%} of the turns were disturbed. Do not quote these figures."

@@ -15,7 +15,7 @@ def use_lines(results: Sequence[UseResult], bar_of: Callable[[UseResult], float 
     if not results:
         return
     width = max(len(result.use) for result in results) + 2
-    yield from ("", "Uses: time relative to the baseline in the same round, one thread")
+    yield from ("", "Uses: CPU time relative to the baseline in the same round, one thread")
     for result in results:
         bar = bar_of(result)
         mark = MARKS[None if bar is None else round(result.ratio, 2) <= bar]
@@ -33,7 +33,7 @@ def cliff_lines(cells: Sequence[Cell]) -> Iterator[str]:
         low, high = STEPS[of][-2:]
         yield from (
             "",
-            f"Cliffs: {of}, {run.replace('+', ' + ')} · time relative to softmax · {len(chosen)} cells",
+            f"Cliffs: {of}, {run.replace('+', ' + ')} · CPU time relative to softmax · {len(chosen)} cells",
         )
         yield f"{'mapping':<12}{'cells':>7}{f'above {low:g}':>10}{f'above {high:g}':>10}  the worst"
         for name in dict.fromkeys(cell.mapping for cell in chosen):

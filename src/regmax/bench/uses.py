@@ -15,7 +15,7 @@ import regmax
 from regmax.bench.cases import MILLION
 from regmax.bench.contestants import REFERENCE, optional
 from regmax.bench.measure import relative
-from regmax.timing import Call, race
+from regmax.timing import CPU, Call, race
 
 _softmax = partial(torch.softmax, dim=-1)
 ENTMAX_LENGTHS = (32, 128, 512, 2048)
@@ -36,7 +36,7 @@ class Use:
 
 @dataclass(frozen=True)
 class UseResult:
-    """The time of a use relative to its baseline in the same round, with quartiles; one thread."""
+    """The CPU time of a use relative to its baseline in the same round, with quartiles; one thread."""
 
     use: str
     baseline: str
@@ -45,17 +45,13 @@ class UseResult:
     high: float
     microseconds: float  # the median
     turns: int
-    disturbed: int
 
 
 def measure(use: Use, seconds: float = 0.3) -> UseResult:
-    """Time a use and its baseline in turns, each for about `seconds`."""
+    """Time a use and its baseline in turns, each for about `seconds`, in CPU time of one thread."""
     baseline, own = use.calls()
-    times = race({use.baseline: Call(baseline), use.name: Call(own)}, seconds=seconds)
-    found = times[1, use.name]
-    return UseResult(
-        use.name, use.baseline, *relative(found, times[1, use.baseline].taken), disturbed=found.disturbed
-    )
+    times = race({use.baseline: Call(baseline), use.name: Call(own)}, seconds=seconds, clock=CPU)
+    return UseResult(use.name, use.baseline, *relative(times[1, use.name], times[1, use.baseline].taken))
 
 
 def row_uses(n: int = 8192, d: int = 128) -> list[Use]:
