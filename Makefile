@@ -29,8 +29,8 @@ MAKEFLAGS += --jobs=2
 endif
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-frameworks test-gpu test-long test-here lint lint-workflows format bench docs site coverage \
-  sanitize arm cross dist pure check-dist check-version wheels clean
+.PHONY: help demo test test-frameworks jax-handlers test-gpu test-long test-here lint lint-workflows format bench docs \
+  site coverage sanitize arm cross dist pure check-dist check-version wheels clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -63,6 +63,9 @@ test-here: ## the library's tests in the environment of PYTHON, into which it in
 
 test-gpu: $(INSTALLED) ## the Triton kernels on this machine's GPU, against the CPU in float64
 	pytest -q tests/gpu
+
+jax-handlers: $(INSTALLED) ## the core for JAX on the CPU, built with the installed jaxlib's headers
+	python tools/build_jax_handlers.py
 
 lint: $(INSTALLED) ## formatting, lint, types and the direction of imports and includes
 	ruff format --check --output-format concise .
@@ -125,7 +128,7 @@ ARM := aarch64-linux-gnu-g++
 arm: $(INSTALLED) ## run adversarial rows through the core as compiled for ARM, in an emulator (g++-aarch64-linux-gnu, qemu-user)
 	mkdir -p build
 	$(ARM) -std=c++17 -O3 -Wall -Wextra -ffp-contract=off -static -pthread -DREGMAX_ISA=baseline \
-	  $(filter-out %/python.cpp,$(filter %.cpp,$(SOURCES))) tests/support/arm/rows.cpp -o build/arm-rows
+	  $(filter-out %/python.cpp %/jax.cpp,$(filter %.cpp,$(SOURCES))) tests/support/arm/rows.cpp -o build/arm-rows
 	python tests/support/arm/judge.py qemu-aarch64 build/arm-rows
 
 # Everything but Python's module, whose headers differ by system.
@@ -185,8 +188,9 @@ $(INSTALLED): $(BUILT) $(TORCH)
 	python -c 'from regmax.kernels import native; native.available() or exit("regmax: the native core was not built")'
 	touch $@ $(DEMO)
 
-$(FRAMEWORKS): $(INSTALLED)
+$(FRAMEWORKS): $(INSTALLED) csrc/jax.cpp
 	$(INSTALL) --no-build-isolation --editable '.[frameworks]'
+	python tools/build_jax_handlers.py
 	touch $@
 
 $(RELEASE): pyproject.toml constraints.txt | $(VENV)/bin/python

@@ -1,6 +1,6 @@
-"""Array types, the framework of an array, and the few operations that NumPy and PyTorch name differently.
+"""Array types, the framework of an array, and the few operations that NumPy, PyTorch and JAX name differently.
 
-torch is never imported here: a tensor can exist only if torch has been imported already.
+Neither torch nor jax is imported here: their arrays can exist only if they have been imported already.
 """
 
 import sys
@@ -49,11 +49,15 @@ Strength = float | AnyArray
 
 
 def framework(x: Any) -> str | None:
-    """The name of the array's framework, numpy or torch; None if x is neither an array nor a tensor."""
+    """The name of the array's framework, numpy, torch or jax; None if x is neither an array nor a tensor."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
         return "torch"
-    return "numpy" if isinstance(x, _NUMPY) else None
+    if isinstance(x, _NUMPY):
+        return "numpy"
+    jax = sys.modules.get("jax")
+    # While jax is being imported, it has no `Array`.
+    return "jax" if jax is not None and isinstance(x, getattr(jax, "Array", ())) else None
 
 
 def check_plain(call: str, x: Any) -> None:
@@ -79,7 +83,7 @@ def namespace(x: Any) -> Any:
         raise TypeError(
             f"An array or a tensor is needed. Got {type(x).__name__}: use `numpy.asarray` or `torch.as_tensor`."
         )
-    return sys.modules[name]
+    return sys.modules["jax.numpy" if name == "jax" else name]
 
 
 def is_array(x: Any) -> bool:
@@ -97,6 +101,8 @@ def is_floating(x: Any) -> bool:
     """Whether an array or a tensor has a real floating-point type."""
     if framework(x) == "torch":
         return bool(x.dtype.is_floating_point)
+    if framework(x) == "jax":  # whose bfloat16 is not a floating type for NumPy
+        return bool(namespace(x).issubdtype(x.dtype, np.floating))
     return bool(np.issubdtype(x.dtype, np.floating))
 
 
@@ -119,7 +125,7 @@ def sort_descending(y: Any) -> Any:
     """`y` sorted from large to small along the last dimension."""
     if framework(y) == "torch":
         return y.sort(dim=-1, descending=True).values
-    return -np.sort(-y, axis=-1)
+    return -namespace(y).sort(-y, axis=-1)
 
 
 def kept_first(y: Any, mask: Any) -> tuple[Any, Any]:
@@ -129,9 +135,9 @@ def kept_first(y: Any, mask: Any) -> tuple[Any, Any]:
         mask = mask.expand(y.shape)
         order = xp.argsort((~mask).to(xp.uint8), dim=-1, stable=True)
         return xp.take_along_dim(y, order, -1), xp.take_along_dim(mask, order, -1)
-    mask = np.broadcast_to(mask, y.shape)
-    order = np.argsort(~mask, axis=-1, kind="stable")
-    return np.take_along_axis(y, order, -1), np.take_along_axis(mask, order, -1)
+    mask = xp.broadcast_to(mask, y.shape)
+    order = np.argsort(~mask, axis=-1, kind="stable") if xp is np else xp.argsort(~mask, axis=-1, stable=True)
+    return xp.take_along_axis(y, order, -1), xp.take_along_axis(mask, order, -1)
 
 
 def zero_deleted(y: Any, mask: Any) -> Any:
@@ -154,4 +160,4 @@ def ranks(y: Any) -> Any:
     """1, 2, ..., d for the last dimension of `y`."""
     if framework(y) == "torch":
         return namespace(y).arange(1, y.shape[-1] + 1, device=y.device)
-    return np.arange(1, y.shape[-1] + 1)
+    return namespace(y).arange(1, y.shape[-1] + 1)

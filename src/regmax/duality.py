@@ -12,7 +12,7 @@ from regmax.arrays import exponential_ratio, framework, kept_first, namespace, r
 from regmax.regularizers import KernelRegularizer, Regularizer
 
 _ALMOST_ZERO = 1e-300
-_FAR = 1e300
+_MARGIN = 1e-8  # of the largest number: sums of a few such scores do not overflow
 
 
 def gap(omega: Regularizer, x: Any, y: Any, keep: Any, gamma: Any, tolerance: float) -> Any:
@@ -32,7 +32,8 @@ def gap(omega: Regularizer, x: Any, y: Any, keep: Any, gamma: Any, tolerance: fl
     # Scores are centred at the row's maximum: this does not change the gap, but reduces its rounding error.
     top = xp.amax(xp.where(keep, x, -float("inf")), -1)[..., None]
     x = xp.where(keep, (x - xp.where(some, top, 0.0)) / gamma, 0.0)
-    x = xp.where(x < -_FAR, -_FAR, x)  # -inf times a weight of 0 would be NaN
+    far = _MARGIN * float(xp.finfo(x.dtype).max)
+    x = xp.where(x < -far, -far, x)  # -inf times a weight of 0 would be NaN
     if isinstance(omega, KernelRegularizer):
         omega = omega.exact
         found = _dual(omega)(omega.theta, x, y, keep) + omega.value(y, keep) - (x * y).sum(-1)

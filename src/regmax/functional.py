@@ -32,7 +32,7 @@ def softmax(scores: Array[A], dim: int = -1, *, gamma: Strength = 1.0, mask: Any
     """Softmax with temperature gamma: argmax over the simplex of <x, y> - gamma sum_i y_i log y_i.
 
     Args:
-        scores: a NumPy array or a torch tensor.
+        scores: a NumPy array, a torch tensor or a JAX array.
         dim: the dimension that is mapped to the simplex.
         gamma: the temperature, positive.
         mask: boolean, True = keep.
@@ -52,7 +52,7 @@ def sparsemax(scores: Array[A], dim: int = -1, *, gamma: Strength = 1.0, mask: A
     """Sparsemax: argmax over the simplex of <x, y> - gamma/2 ||y||^2, the projection of x / gamma (Section 2.3).
 
     Args:
-        scores: a NumPy array or a torch tensor.
+        scores: a NumPy array, a torch tensor or a JAX array.
         dim: the dimension that is mapped to the simplex.
         gamma: the strength of the regularizer, positive; the smaller, the sparser the weights.
         mask: boolean, True = keep.
@@ -81,7 +81,7 @@ def fusedmax(
     Weights are sparse, and neighbours with close scores get exactly the same weight.
 
     Args:
-        scores: a NumPy array or a torch tensor.
+        scores: a NumPy array, a torch tensor or a JAX array.
         dim: the dimension that is mapped to the simplex; its order matters.
         lam: how strongly neighbours are fused; 0 is sparsemax.
         gamma: the strength of the whole regularizer, positive.
@@ -113,7 +113,7 @@ def oscarmax(
     d = 2048. The paper computes an approximation, which is available as `OscarComposition`.
 
     Args:
-        scores: a NumPy array or a torch tensor.
+        scores: a NumPy array, a torch tensor or a JAX array.
         dim: the dimension that is mapped to the simplex.
         lam: how strongly weights are clustered; 0 is sparsemax.
         gamma: the strength of the whole regularizer, positive.
@@ -138,7 +138,7 @@ def sqpnormmax(
     Sparse like sparsemax, which is p = 2; the smaller p, the smoother the transition.
 
     Args:
-        scores: a NumPy array or a torch tensor.
+        scores: a NumPy array, a torch tensor or a JAX array.
         dim: the dimension that is mapped to the simplex.
         p: the norm, in (1, 2].
         gamma: the strength of the regularizer, positive.
@@ -169,7 +169,7 @@ def entmax(
     At gamma = 1, y_i = ((alpha - 1) x_i - tau)_+^(1 / (alpha - 1)) (Peters, Niculae and Martins, 2019).
 
     Args:
-        scores: a NumPy array or a torch tensor.
+        scores: a NumPy array, a torch tensor or a JAX array.
         dim: the dimension that is mapped to the simplex.
         alpha: in [1, 2]; learned with `nn.Entmax(learnable="alpha")`.
         gamma: the strength of the regularizer, positive.
@@ -216,7 +216,7 @@ def regularized_max(
 
     Args:
         omega: a regularizer, or the name of a mapping (`"fusedmax,lam=0.2"`).
-        scores: a NumPy array or a torch tensor.
+        scores: a NumPy array, a torch tensor or a JAX array.
         dim: the dimension that is reduced.
         gamma: the strength of the regularizer, positive.
         mask: boolean, True = keep; a row without kept scores gives -inf.
@@ -245,7 +245,7 @@ def regularized_argmax(
 
     Args:
         omega: a regularizer, or the name of a mapping (`"fusedmax,lam=0.2"`).
-        scores: a NumPy array or a torch tensor.
+        scores: a NumPy array, a torch tensor or a JAX array.
         dim: the dimension that is mapped to the simplex.
         gamma: the strength of the regularizer, positive.
         mask: boolean, True = keep.
@@ -304,7 +304,7 @@ def duality_gap(
 
     Args:
         omega: a regularizer, or the name of a mapping (`"fusedmax,lam=0.2"`).
-        scores: a NumPy array or a torch tensor.
+        scores: a NumPy array, a torch tensor or a JAX array.
         y: weights of the scores' shape.
         dim: the dimension of the simplex.
         gamma: the strength of the regularizer, positive.
@@ -348,7 +348,7 @@ def project_simplex(x: Array[A], dim: int = -1) -> A:
     """The Euclidean projection onto the simplex along `dim`; `sparsemax` at gamma = 1.
 
     Args:
-        x: a NumPy array or a torch tensor.
+        x: a NumPy array, a torch tensor or a JAX array.
         dim: the dimension of x.
 
     Returns:
@@ -394,7 +394,7 @@ def prox_tv1d(x: Array[A], lam: Strength, dim: int = -1) -> A:
     """argmin over z of 1/2 ||z - x||^2 + lam sum_i |z_{i+1} - z_i|: total variation denoising, exact.
 
     Args:
-        x: a NumPy array or a torch tensor.
+        x: a NumPy array, a torch tensor or a JAX array.
         lam: how strongly neighbours are fused; at least 0.
         dim: the dimension of x.
 

@@ -60,7 +60,7 @@ def fenchel_young_loss(
 
     Args:
         omega: a regularizer, the name of a mapping (`"fusedmax,lam=0.2"`), or a module or function of regmax.
-        scores: a NumPy array or a torch tensor.
+        scores: a NumPy array, a torch tensor or a JAX array.
         target: integers are class indices, one per row, of the scores' shape without `dim`; floating-point numbers are
             distributions, of the scores' shape.
         dim: the dimension of the classes.

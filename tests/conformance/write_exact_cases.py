@@ -7,7 +7,8 @@ dtype; null is a deleted position), and its result as `groups` and `values`: pos
 values[groups[i] - 1], or exactly zero if groups[i] is 0. Positions of one group have equal weights, bit by bit; groups
 are segments for fusedmax and prox_tv1d, for the others sets of equal weights. Values are the exact ones rounded to
 float64. Short cases also have a direction `v` and the Jacobian's `product` with it at the weights rounded to `dtype`,
-rounded to float64.
+rounded to float64; and, if there is a strength, `strength_slope`, d/dtheta grad Omega(y) at every position, and
+`strength_gradient`, the derivative of <v, y> in theta, which is minus their inner product.
 """
 
 from __future__ import annotations
@@ -87,7 +88,23 @@ def exact_case(
         product = np.zeros(d)
         product[kept] = [float(p) for p in exact.product(kernel, rounded, v[kept].tolist(), theta)]
         result |= {"v": v.tolist(), "product": product.tolist()}
-    return result
+    return with_strength_gradient(result)
+
+
+def with_strength_gradient(result: dict[str, Any]) -> dict[str, Any]:
+    """The case with its derivative in theta, in 50 digits."""
+    kernel, theta = result["kernel"], result["theta"]
+    if "v" not in result or not theta or kernel not in exact.SLOPE:  # at lam = 0 ties make a kink
+        return result
+    weights = [0.0, *result["values"]]
+    kept = [i for i, score in enumerate(result["x"]) if score is not None]
+    y = [mpmath.mpf(weights[result["groups"][i]]) for i in kept]
+    slope = exact.SLOPE[kernel](y, mpmath.mpf(theta))
+    gradient = -mpmath.fsum(g * result["product"][i] for g, i in zip(slope, kept, strict=True))
+    full = [0.0] * len(result["x"])
+    for i, g in zip(kept, slope, strict=True):
+        full[i] = float(g)
+    return result | {"strength_slope": full, "strength_gradient": float(gradient)}
 
 
 def _shortest(score: float, dtype: str) -> float:

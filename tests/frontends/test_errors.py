@@ -33,7 +33,8 @@ def test_scores_that_are_not_real_numbers_raise(entry: Entry, array: Any, dtype:
 @pytest.mark.parametrize("x", [[1.0, 2.0], 1.0, None, "scores"], ids=["list", "float", "None", "str"])
 def test_what_is_no_array_raises(entry: Entry, x: Any) -> None:
     with pytest.raises(
-        TypeError, match=rf"`{entry.mapping}\(.*NumPy array or a torch tensor.*Got {type(x).__name__}"
+        TypeError,
+        match=rf"`{entry.mapping}\(.*NumPy array, a torch tensor or a JAX array.*Got {type(x).__name__}",
     ):
         entry(x)
 

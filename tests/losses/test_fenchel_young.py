@@ -290,7 +290,7 @@ X = np.zeros((2, 3))
         ("sparsemax", X, X, ValueError, r"non-negative and sum to 1 along `dim`"),
         ("sparsemax", X, X > 0, TypeError, r"must hold integers.*Got bool"),
         ("sparsemax", X, torch.tensor([0, 1]), TypeError, r"of the scores' kind, ndarray. Got Tensor"),
-        ("sparsemax", [1.0], 0, TypeError, r"needs a NumPy array or a torch tensor. Got list"),
+        ("sparsemax", [1.0], 0, TypeError, r"needs a NumPy array, a torch tensor or a JAX array. Got list"),
         ("sparsemax", np.zeros((2, 0)), np.array([0, 0]), ValueError, r"needs at least one class"),
     ],
 )

@@ -141,6 +141,9 @@ def test_no_module_keeps_its_own_list_of_the_mappings() -> None:
         "kernels/tensors/mappings.py",
         "kernels/tensors/jacobians.py",
         "kernels/tensors/strength.py",
+        "kernels/jnp/mappings.py",
+        "kernels/jnp/jacobians.py",
+        "kernels/jnp/strength.py",
     }
     source = Path(regmax.__file__).parent
     lists = {

@@ -314,3 +314,59 @@ _PRODUCT: dict[str, Callable[[Numbers, Numbers, Any], Numbers]] = {
     "prox_tv1d": _segment_means,
     "prox_oscar": _prox_oscar_product,
 }
+
+
+# --- The strengths' gradients -----------------------------------------------------------------------------------
+# d/dtheta grad Omega(y): dy / dtheta is minus its product with the Jacobian, which averages over groups.
+
+
+def _sign(number: Any) -> int:
+    return (number > 0) - (number < 0)
+
+
+def _total_variation_slope(y: Numbers, _: Any) -> Numbers:
+    steps = [0, *(_sign(b - a) for a, b in pairwise(y)), 0]
+    return [mpmath.mpf(before - after) for before, after in pairwise(steps)]
+
+
+def _oscar_slope(y: Numbers, _: Any) -> Numbers:
+    order = sorted(range(len(y)), key=lambda i: abs(y[i]), reverse=True)
+    ranks = {i: k for k, i in enumerate(order, start=1)}
+    return [mpmath.mpf(_sign(y[i]) * (len(y) - ranks[i])) for i in range(len(y))]
+
+
+def _squared_pnorm_slope(y: Numbers, p: Any) -> Numbers:
+    """The derivative of y^(p-1) N^(2-p), N = |y|_p, by a numerical derivative in 50 digits."""
+
+    def gradient(weight: Any, power: Any) -> Any:
+        norm = mpmath.fsum(w**power for w in y if w > 0) ** (1 / power)
+        return weight ** (power - 1) * norm ** (2 - power)
+
+    return [mpmath.diff(lambda q, w=w: gradient(w, q), p) if w > 0 else mpmath.mpf(0) for w in y]
+
+
+def _tsallis_slope(y: Numbers, alpha: Any) -> Numbers:
+    """The derivative of (y^a - 1) / a, a = alpha - 1, by its power series in a log y."""
+
+    def slope(weight: Any) -> Any:
+        logarithm = mpmath.log(weight)
+        t = (alpha - 1) * logarithm
+        return (
+            logarithm**2
+            * mpmath.nsum(
+                lambda k: t**k * (k + 1) / mpmath.factorial(k + 2), [0, mpmath.inf], method="direct"
+            )
+            if abs(t) < 1
+            else logarithm**2 * (t * mpmath.exp(t) - mpmath.expm1(t)) / t**2
+        )
+
+    return [slope(weight) if weight > 0 else mpmath.mpf(0) for weight in y]
+
+
+SLOPE: dict[str, Callable[[Numbers, Any], Numbers]] = {
+    "fusedmax": _total_variation_slope,
+    "oscarmax": _oscar_slope,
+    "sqpnormmax": _squared_pnorm_slope,
+    "entmax": _tsallis_slope,
+    "prox_tv1d": _total_variation_slope,
+}

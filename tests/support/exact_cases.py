@@ -25,6 +25,8 @@ class Case(NamedTuple):
     weights: Array  # (d,), exact, rounded to float64
     v: Array | None
     product: Array | None
+    strength_gradient: float | None  # the derivative of <v, y> in theta
+    strength_slope: Array  # d/dtheta grad Omega(y), against which that derivative is measured
 
     def scale(self) -> Array:
         """What errors are measured against, by position.
@@ -61,6 +63,8 @@ def _case(
         values[groups],
         None if v is None else np.array(v).astype(dtype),
         None if product is None else np.array(product),
+        more.get("strength_gradient"),
+        np.array(more.get("strength_slope", [0.0])),
     )
 
 

@@ -23,14 +23,18 @@ def _import_frontend(call: str, x: Any) -> Any:
     name = framework(x)
     if name is None:
         raise TypeError(
-            f"`{call}` needs a NumPy array or a torch tensor. Got {type(x).__name__}: "
-            "use `numpy.asarray(...)` or `torch.as_tensor(...)`."
+            f"`{call}` needs a NumPy array, a torch tensor or a JAX array. Got {type(x).__name__}: "
+            "use `numpy.asarray(...)`, `torch.as_tensor(...)` or `jax.numpy.asarray(...)`."
         )
     # Import statements and no `import_module`: torch.compile can trace them if it sees the first call.
     if name == "torch":
         from regmax.frontends import torch
 
         return torch
+    if name == "jax":
+        from regmax.frontends import jax
+
+        return jax
     from regmax.frontends import numpy
 
     return numpy

@@ -25,7 +25,8 @@ def check_dim(call: str, dim: int, ndim: int) -> int:
 def check_mask(call: str, mask: Any, x: Any) -> None:
     """Raise unless the mask is boolean, of the scores' framework, and broadcasts to their shape."""
     check_plain(f"{call}: mask", mask)
-    if framework(mask) != framework(x):
+    # NumPy masks of JAX scores are constants of the program, as in JAX itself.
+    if framework(mask) != framework(x) and (framework(mask), framework(x)) != ("numpy", "jax"):
         raise TypeError(
             f"`{call}`: `mask` must be of the scores' kind, {type(x).__name__}. Got {type(mask).__name__}."
         )
@@ -71,7 +72,7 @@ def parameter_shape(call: str, shape: Any, x_shape: Any, dim: int) -> tuple[int,
 def check_target(call: str, target: Any, x: Any, dim: int) -> Literal["classes", "distributions"]:
     """Whether a target holds class indices or distributions; raise unless it is of the scores' framework and shape."""
     check_plain(f"{call}: target", target)
-    if framework(target) != framework(x):
+    if framework(target) != framework(x) and (framework(target), framework(x)) != ("numpy", "jax"):
         raise TypeError(
             f"`{call}`: `target` must be of the scores' kind, {type(x).__name__}. Got {type(target).__name__}."
         )

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, overload
 
-from regmax.arrays import A, AnyArray, Array
+from regmax.arrays import A, AnyArray, Array, framework
 from regmax.resolver import MappingLike, Resolved, resolve
 from regmax.sparse_attention import accelerated
 from regmax.sparse_attention.dense import dense_attention, softmax_attention
@@ -112,7 +112,7 @@ def attention(
     On the CPU, sparsemax, fusedmax, oscarmax, sqpnormmax and entmax never hold the weights densely: time and memory of
     the backward grow with the number of nonzero weights. That holds for every form of a mapping, for strengths that are
     learned or one per head or query, under `torch.compile` and under autocast. softmax is computed by torch. All other
-    mappings, and calls under a transform of `torch.func`, are computed densely.
+    mappings, calls under a transform of `torch.func`, and JAX arrays (without dropout) are computed densely.
 
     Args:
         q: queries, `(..., heads, queries, e)`; leading dimensions broadcast and may be omitted.
@@ -151,6 +151,13 @@ def attention(
     if return_weights not in (False, True, "sparse"):
         raise ValueError(
             f"`{CALL[:-1]}, return_weights=...)` must be a boolean or 'sparse'. Got {return_weights!r}."
+        )
+    if framework(q) == "jax":
+        from regmax.sparse_attention.jax import check_no_variants, jax_attention
+
+        check_no_variants(softcap=softcap, sinks=sinks, window=window, documents=documents)
+        return jax_attention(
+            q, k, v, resolve(mapping), mask, bias, is_causal, dropout_p, scale, enable_gqa, return_weights
         )
     inputs = check_inputs(q, k, v, mask, bias, is_causal, dropout_p, scale, enable_gqa)
     if any(option is not None for option in (softcap, sinks, window, documents)):

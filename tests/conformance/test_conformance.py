@@ -1,0 +1,49 @@
+"""Every implementation passes all cases of the conformance suite; those of other frameworks in tests/frameworks."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+from conformance import RUNNERS, judge, passes, reference
+from exact_cases import load
+
+from regmax.kernels import native
+
+HERE = [
+    "reference",
+    "tensors",
+    "torch",
+    *(["core", "core lanes", "core whole", "core scalar"] * native.available()),
+]
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_all_cases_pass(name: str) -> None:
+    passed, total, failed = judge(RUNNERS[name][1]())
+    assert failed == []
+    assert passed == total > 1000
+
+
+# A row of 4,096 scores, longer than the explorer's pages, is wrong by 3e-11.
+LONG = ["fusedmax 0.0001220703125 peak 4096 float64"]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_the_explorer_s_javascript_passes() -> None:
+    _, total, failed = judge(RUNNERS["javascript"][1]())
+    assert failed == LONG
+    assert total > 1000
+
+
+def test_the_criterion_finds_errors() -> None:
+    case = next(
+        case for case in load() if case.kernel == "fusedmax" and case.product is not None and case.theta
+    )
+    y, product = reference().run(case)
+    assert passes(case, (y, product, case.strength_gradient))
+    assert not passes(case, (y + 1e-5, product))
+    assert not passes(case, (y, product + 1e-3))
+    assert not passes(case, (y, product, case.strength_gradient + 1e-2))
+    assert not passes(case, (np.full_like(y, np.nan), product))
