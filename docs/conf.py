@@ -1,9 +1,11 @@
 """Sphinx configuration. `make docs` builds the site strictly: a warning is an error."""
 
 import sys
+from importlib.metadata import metadata
 from pathlib import Path
 
 import regmax
+from regmax.mappings import MAPPINGS
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "extensions"))
@@ -21,6 +23,8 @@ extensions = [
     "sphinx-mathjax-offline",  # MathJax inside the site: no page needs a network
     "sphinx_gallery.gen_gallery",
     "plain_docstrings",
+    "formulas",
+    "mapping_pictures",
     "public_names",
 ]
 templates_path = ["templates"]
@@ -38,9 +42,11 @@ default_role = "py:obj"
 # Case-insensitive file systems cannot hold files whose names differ only in case.
 autosummary_filename_map = {
     "regmax.Groups": "regmax.Groups-result",
+    "regmax.plots.Explorer": "regmax.plots.Explorer-page",
     "regmax.compat.entmax.Entmax15": "regmax.compat.entmax.Entmax15-module",
     "regmax.compat.entmax.Sparsemax": "regmax.compat.entmax.Sparsemax-module",
 }
+autosummary_context = {"mappings": list(MAPPINGS)}
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 napoleon_numpy_docstring = False
@@ -59,7 +65,7 @@ sphinx_gallery_conf = {
     "ignore_pattern": r"^(?!plot_)",
     "image_scrapers": ("figures",),
     "abort_on_example_error": True,
-    "capture_repr": (),
+    "capture_repr": ("_repr_html_",),  # the explorer, as in a notebook
     "download_all_examples": False,
     "show_memory": False,
     "show_signature": False,
@@ -73,7 +79,14 @@ html_static_path = ["static", "mappings.png"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
+# The repository's address is in pyproject.toml, once it has one.
+_URLS = dict(line.split(", ", 1) for line in metadata("regmax").get_all("Project-URL") or ())
+_REPOSITORY = next((_URLS[name] for name in ("Repository", "Source", "Homepage") if name in _URLS), None)
 html_theme_options = {
+    "navbar_end": ["version", "theme-switcher", "navbar-icon-links"],
+    "icon_links": []
+    if _REPOSITORY is None
+    else [{"name": "Repository", "url": _REPOSITORY, "icon": "fa-brands fa-git-alt"}],
     "header_links_before_dropdown": 6,
     "navbar_align": "left",
     "secondary_sidebar_items": ["page-toc"],

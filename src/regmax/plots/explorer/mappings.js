@@ -51,10 +51,15 @@ function maximum(x) {
   return largest;
 }
 
+// With the rounding errors of the additions added at the end (Neumaier): long rows lose no digits.
 function total(x) {
-  let sum = 0;
-  for (let i = 0; i < x.length; ++i) sum += x[i];
-  return sum;
+  let [sum, lost] = [0, 0];
+  for (let i = 0; i < x.length; ++i) {
+    const next = sum + x[i];
+    lost += Math.abs(sum) >= Math.abs(x[i]) ? sum - next + x[i] : x[i] - next + sum;
+    sum = next;
+  }
+  return sum + lost;
 }
 
 function above(x, bound) {
@@ -115,7 +120,7 @@ function fusedmax(x, lam) {
     const run = x.slice(begin, end);
     if (begin > 0) run[0] -= lam;
     if (end < x.length) run[run.length - 1] -= lam;
-    const z = run.length === 1 ? run : proxTv(run, lam);
+    const z = run.length === 1 ? run : proxTv(run, lam, x.subarray(begin, end));
     for (let k = 0; k < z.length; ++k) (pooled.push(z[k]), places.push(begin + k));
   }
   const top = maximum(pooled);
@@ -125,13 +130,14 @@ function fusedmax(x, lam) {
 }
 
 // argmin 1/2 |z - x|^2 + lam sum |z_{i+1} - z_i|. The value of a group is the mean of its scores, pulled by lam
-// towards each adjacent group. It is computed once per group, so all its positions have the same number.
-function proxTv(x, lam) {
+// towards each adjacent group. It is computed once per group, so all its positions have the same number. Equal
+// neighbours among the given scores, before lam was subtracted at the ends, stay equal whatever rounding says.
+function proxTv(x, lam, given) {
   const rises = x.length * (maximum(x) - minimum(x)) <= lam ? new Int8Array(x.length) : groupSteps(x, lam);
   const z = [];
   for (let begin = 0, end; begin < x.length; begin = end) {
     end = begin + 1;
-    while (end < x.length && rises[end] === 0) ++end;
+    while (end < x.length && (rises[end] === 0 || given[end] === given[end - 1])) ++end;
     const pull = lam * ((end < x.length ? rises[end] : 0) - rises[begin]);
     const value = (total(x.subarray(begin, end)) + pull) / (end - begin);
     while (z.length < end) z.push(value);
@@ -291,18 +297,18 @@ function inPlace(x, bound, powers, sum) {
   return y;
 }
 
+// Powers by way of log1p, which keeps the digits of small differences that a power with a large exponent needs.
 function powerSums(x, largest, q) {
-  let [a, b, c] = [0, 0, 0];
+  let [b, c] = [0, 0];
   const powers = new Float64Array(x.length);
   for (let i = 0; i < x.length; ++i) {
     const w = (x[i] + largest) / largest;
     if (w <= 0) continue;
-    const power = Math.pow(w, q - 2);
-    a += power * w;
-    b += power * w * w;
-    c += power;
-    powers[i] = power * w;
+    powers[i] = Math.exp((q - 1) * Math.log1p(x[i] / largest));
+    b += powers[i] * w;
+    c += powers[i] / w;
   }
+  const a = total(powers);
   const logG = Math.log(largest * a) + ((2 - q) / q) * Math.log(b);
   return { logG, slope: ((q - 1) * c) / a + ((2 - q) * a) / b, a, powers };
 }
@@ -327,14 +333,13 @@ function entmax(x, alpha) {
 }
 
 function ratios(x, m, a) {
-  let [s, c] = [0, 0];
+  let c = 0;
   const r = new Float64Array(x.length);
   for (let i = 0; i < x.length; ++i) {
     const share = (-a * x[i]) / m;
     if (!(share < 1)) continue;
     r[i] = Math.exp(Math.log1p(-share) / a);
-    s += r[i];
     c += r[i] / (1 - share);
   }
-  return { r, s, c };
+  return { r, s: total(r), c };
 }
