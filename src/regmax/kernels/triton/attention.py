@@ -24,6 +24,7 @@ from regmax.kernels.triton.row_kernels import row_weights
 
 # Queries and keys of a block by head dimension, and warps: the largest without a stack (docs/gpu.md).
 BLOCKS = {16: (64, 32, 8), 32: (64, 32, 8), 64: (64, 32, 8), 128: (64, 32, 8), 256: (32, 32, 8)}
+QUERIES = 4  # of a program that gathers: 16 would spill registers
 _EPS = 2.0**-23
 
 
@@ -76,15 +77,14 @@ def forward(problem: Problem, operands: Operands, seed: Tensor) -> tuple[Tensor,
         *_steps(mask), *_steps(bias), M=queries, B=keys, D=d, C=slots, KIND=number, CAUSAL=problem.is_causal,
         HAS_MASK=mask is not None, HAS_BIAS=bias is not None, EPS=_EPS, **{**OPTIONS, "num_warps": warps},
     )  # fmt: skip
-    grid = (triton.cdiv(count, rows),)
-    row_weights[grid](
+    row_weights[(triton.cdiv(count, rows),)](
         value, ordered, column, rank, counts, kept, theta, weights, count, m, 1,
         R=rows, C=slots, KIND=number, SCATTER=False, EPS=_EPS, **OPTIONS,
     )  # fmt: skip
     out = q.new_empty((*q.shape[:-1], v.shape[-1]), dtype=torch.float32)
-    attention_gather[grid](
+    attention_gather[(triton.cdiv(count, QUERIES),)](
         weights, column, counts, v, _factors(problem, column, seed), out, count, n, m, groups,
-        R=rows, D=v.shape[-1], C=slots, DROPOUT=problem.dropout_p > 0, **OPTIONS,
+        R=QUERIES, D=v.shape[-1], C=slots, DROPOUT=problem.dropout_p > 0, **OPTIONS,
     )  # fmt: skip
     return out, Weights(weights, column, rank, counts, kept)
 
@@ -103,7 +103,7 @@ def backward(
     n, m, d, e = q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1]
     heads = q.shape[:-2].numel()
     count, groups = heads * n, heads // k.shape[:-2].numel()
-    rows, slots = tile(m)
+    _, slots = tile(m)
     theta, gamma = strengths(problem, operands)
     atomic = not torch.are_deterministic_algorithms_enabled()
     score_grad = q.new_zeros((count, slots), dtype=torch.float32)
@@ -113,11 +113,11 @@ def backward(
     number = kind(problem.kernel, problem.theta if thetas is None else None)
     dropout = {"DROPOUT": problem.dropout_p > 0}
     factors = _factors(problem, weights.columns, seed)
-    attention_products[(triton.cdiv(count, rows),)](
+    attention_products[(triton.cdiv(count, QUERIES),)](
         q, k, v, out_grad, *weights[:5], theta, gamma, factors,
         score_grad, q_grad, k_grad, v_grad, theta_grad, gamma_grad,
         count, n, m, groups, problem.scale,
-        R=rows, D=d, E=e, C=slots, KIND=number, ATOMIC=atomic, **dropout, **OPTIONS,
+        R=QUERIES, D=d, E=e, C=slots, KIND=number, ATOMIC=atomic, **dropout, **OPTIONS,
     )  # fmt: skip
     key = (torch.arange(count, device=q.device)[:, None] // n // groups) * m + weights.columns
     used = weights.values > 0
