@@ -25,16 +25,17 @@ class Kernel(NamedTuple):
     core: bool = (
         True  # False: not in the C++ core, so on the CPU too the reference and tensor operations compute it
     )
+    triton: bool = False  # False: on GPUs tensor operations compute it
 
 
 # The order is the C interface's enumeration (csrc/regmax.h); kernels that are not in the core come last.
 KERNELS = {
-    "sparsemax": Kernel("none", constant_jacobian=True),
-    "fusedmax": Kernel("segments", constant_jacobian=True),
-    "oscarmax": Kernel("clusters", constant_jacobian=True),
-    "sqpnormmax": Kernel("none", constant_jacobian=False),
+    "sparsemax": Kernel("none", constant_jacobian=True, triton=True),
+    "fusedmax": Kernel("segments", constant_jacobian=True, triton=True),
+    "oscarmax": Kernel("clusters", constant_jacobian=True, triton=True),
+    "sqpnormmax": Kernel("none", constant_jacobian=False, triton=True),
     "prox_tv1d": Kernel("segments", constant_jacobian=True),
     "prox_oscar": Kernel("clusters", constant_jacobian=True),
-    "entmax": Kernel("none", constant_jacobian=False),
+    "entmax": Kernel("none", constant_jacobian=False, triton=True),
     "softmax": Kernel("none", constant_jacobian=False, core=False),
 }

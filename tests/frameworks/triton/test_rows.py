@@ -13,8 +13,9 @@ pytest.importorskip("triton")
 import torch
 from row_families import FAMILIES, rows
 
+from regmax.kernels import KERNELS as KERNEL_TABLE
 from regmax.kernels import native, reference, tensors, triton
-from regmax.kernels.triton import launch
+from regmax.kernels.triton import launch, row_kernels
 
 KERNELS = [
     ("sparsemax", None),
@@ -221,3 +222,9 @@ def test_the_algorithms_on_whole_long_rows(
     differ = (y.numpy() > 0) != (expected > 0)
     assert expected[differ].max(initial=0) < 1e-6
     assert {list(FAMILIES)[row] for row in differ.any(1).nonzero()[0]} <= {"tied", "zeros and ones", "steps"}
+
+
+def test_the_kernels_table_declares_what_triton_has() -> None:
+    declared = {name for name, kernel in KERNEL_TABLE.items() if kernel.triton}
+    assert declared == triton.CHOSEN == set(MAPPINGS)
+    assert declared == {name for name in KERNEL_TABLE if hasattr(row_kernels, name.upper())}

@@ -18,7 +18,7 @@ from typing import Any
 from regmax.kernels import KERNELS
 
 # The mappings that have Triton kernels; tensor operations compute the others.
-CHOSEN = frozenset(KERNELS) - {"softmax", "prox_tv1d", "prox_oscar"}
+CHOSEN = frozenset(name for name, kernel in KERNELS.items() if kernel.triton)
 
 
 @lru_cache(maxsize=1)

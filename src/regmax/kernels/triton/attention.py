@@ -16,13 +16,15 @@ from regmax.kernels.triton.attention_kernels import (
     attention_gather,
     attention_key_grads,
     attention_products,
-    dropout_factors,
+    dropout_of_queries,
+    dropout_of_slots,
 )
 from regmax.kernels.triton.launch import OPTIONS, kind, tile
 from regmax.kernels.triton.row_kernels import row_weights
 
 # Queries and keys of a block by head dimension, and warps: the largest without a stack (docs/gpu.md).
 BLOCKS = {16: (64, 32, 8), 32: (64, 32, 8), 64: (64, 32, 8), 128: (64, 32, 8), 256: (32, 32, 8)}
+QUERIES = 4  # of a program that gathers: 16 would spill registers
 _EPS = 2.0**-23
 
 
@@ -75,15 +77,14 @@ def forward(problem: Problem, operands: Operands, seed: Tensor) -> tuple[Tensor,
         *_steps(mask), *_steps(bias), M=queries, B=keys, D=d, C=slots, KIND=number, CAUSAL=problem.is_causal,
         HAS_MASK=mask is not None, HAS_BIAS=bias is not None, EPS=_EPS, **{**OPTIONS, "num_warps": warps},
     )  # fmt: skip
-    grid = (triton.cdiv(count, rows),)
-    row_weights[grid](
+    row_weights[(triton.cdiv(count, rows),)](
         value, ordered, column, rank, counts, kept, theta, weights, count, m, 1,
         R=rows, C=slots, KIND=number, SCATTER=False, EPS=_EPS, **OPTIONS,
     )  # fmt: skip
     out = q.new_empty((*q.shape[:-1], v.shape[-1]), dtype=torch.float32)
-    attention_gather[grid](
-        weights, column, counts, v, seed, out, count, n, m, groups, problem.dropout_p,
-        R=rows, D=v.shape[-1], C=slots, DROPOUT=problem.dropout_p > 0, **OPTIONS,
+    attention_gather[(triton.cdiv(count, QUERIES),)](
+        weights, column, counts, v, _factors(problem, column, seed), out, count, n, m, groups,
+        R=QUERIES, D=v.shape[-1], C=slots, DROPOUT=problem.dropout_p > 0, **OPTIONS,
     )  # fmt: skip
     return out, Weights(weights, column, rank, counts, kept)
 
@@ -102,7 +103,7 @@ def backward(
     n, m, d, e = q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1]
     heads = q.shape[:-2].numel()
     count, groups = heads * n, heads // k.shape[:-2].numel()
-    rows, slots = tile(m)
+    _, slots = tile(m)
     theta, gamma = strengths(problem, operands)
     atomic = not torch.are_deterministic_algorithms_enabled()
     score_grad = q.new_zeros((count, slots), dtype=torch.float32)
@@ -111,19 +112,20 @@ def backward(
     theta_grad, gamma_grad = q.new_empty((2, count), dtype=torch.float32)
     number = kind(problem.kernel, problem.theta if thetas is None else None)
     dropout = {"DROPOUT": problem.dropout_p > 0}
-    attention_products[(triton.cdiv(count, rows),)](
-        q, k, v, out_grad, *weights[:5], theta, gamma, seed,
+    factors = _factors(problem, weights.columns, seed)
+    attention_products[(triton.cdiv(count, QUERIES),)](
+        q, k, v, out_grad, *weights[:5], theta, gamma, factors,
         score_grad, q_grad, k_grad, v_grad, theta_grad, gamma_grad,
-        count, n, m, groups, problem.scale, problem.dropout_p,
-        R=rows, D=d, E=e, C=slots, KIND=number, ATOMIC=atomic, **dropout, **OPTIONS,
+        count, n, m, groups, problem.scale,
+        R=QUERIES, D=d, E=e, C=slots, KIND=number, ATOMIC=atomic, **dropout, **OPTIONS,
     )  # fmt: skip
     key = (torch.arange(count, device=q.device)[:, None] // n // groups) * m + weights.columns
     used = weights.values > 0
     if not atomic:
         entries, starts = _sorted_entries(key, used, k_grad.shape[:-1].numel())
         attention_key_grads[(k_grad.shape[:-1].numel(),)](
-            q, out_grad, weights.values, score_grad, entries, starts, seed, k_grad, v_grad, m,
-            problem.scale, problem.dropout_p, D=d, E=e, C=slots, **dropout, **OPTIONS,
+            q, out_grad, weights.values, score_grad, entries, starts, factors, k_grad, v_grad,
+            problem.scale, D=d, E=e, C=slots, **dropout, **OPTIONS,
         )  # fmt: skip
     bias_grad = None
     if wants_bias and bias is not None and problem.bias_slices is not None:
@@ -140,7 +142,19 @@ def backward(
 def dropout_of(problem: Problem, queries: Tensor, m: int, seed: Tensor) -> Tensor:
     """The factors of dropout for the scores of some queries, by number: (queries, m), the same as in the kernels."""
     out = torch.empty((len(queries), m), dtype=torch.float32, device=queries.device)
-    dropout_factors[(len(queries),)](queries, seed, out, m, problem.dropout_p, B=256, **OPTIONS)
+    dropout_of_queries[(len(queries),)](queries, seed, out, m, problem.dropout_p, B=256, **OPTIONS)
+    return out
+
+
+def _factors(problem: Problem, columns: Tensor, seed: Tensor) -> Tensor:
+    """The factors of dropout for all candidates; without dropout any tensor serves."""
+    if problem.dropout_p == 0:
+        return columns
+    out = torch.empty_like(columns, dtype=torch.float32)
+    size, slots = out.numel(), out.shape[1]
+    dropout_of_slots[(triton.cdiv(size, 256),)](
+        columns, seed, out, size, problem.dropout_p, B=256, C=slots, **OPTIONS
+    )
     return out
 
 

@@ -144,13 +144,27 @@ def attention_candidates(
 
 
 @triton.jit
-def kept_by_dropout(row, column, m, SEED, dropout, DROPOUT: tl.constexpr):
-    """1 / (1 - dropout) for the weights that dropout keeps, else 0: a function of the seed and the score's number."""
-    if DROPOUT:
-        chosen = tl.rand(tl.load(SEED), row * m + column) >= dropout
-        return tl.where(chosen, 1 / (1 - dropout), 0.0)
-    else:
-        return 1.0
+def _factor(seed, row, column, dropout):
+    """1 / (1 - dropout) for the weights that dropout keeps, else 0: a function of the seed, the query and the key."""
+    return tl.where(tl.rand(seed + row, column) >= dropout, 1 / (1 - dropout), 0.0)
+
+
+@triton.jit
+def dropout_of_slots(COLUMN, SEED, FACTOR, slots, dropout, B: tl.constexpr, C: tl.constexpr):
+    """The factors of dropout for all candidates. Inside the loops of the other kernels they would spill registers."""
+    at = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+    column = tl.load(COLUMN + at, mask=at < slots, other=0)
+    tl.store(FACTOR + at, _factor(tl.load(SEED), at // C, column, dropout), mask=at < slots)
+
+
+@triton.jit
+def dropout_of_queries(ROW, SEED, FACTOR, m, dropout, B: tl.constexpr):
+    """The factors of dropout for all scores of the listed queries."""
+    row = tl.load(ROW + tl.program_id(0))
+    for at in range(0, m, B):
+        j = at + tl.arange(0, B)
+        factor = _factor(tl.load(SEED), row, j, dropout)
+        tl.store(FACTOR + tl.program_id(0).to(tl.int64) * m + j, factor, mask=j < m)
 
 
 @triton.jit
@@ -159,13 +173,12 @@ def attention_gather(
     COLUMN,
     COUNT,
     V,
-    SEED,
+    FACTOR,
     OUT,
     rows,
     n,
     m,
     groups,
-    dropout,
     R: tl.constexpr,
     D: tl.constexpr,
     C: tl.constexpr,
@@ -183,7 +196,8 @@ def attention_gather(
         p = tl.load(P + row * C + s, mask=s < used, other=0.0)
         column = tl.load(COLUMN + row * C + s, mask=p > 0, other=0)
         v = tl.load(V + (keys + column)[:, None] * D + e[None, :], mask=(p > 0)[:, None], other=0.0)
-        p = p * kept_by_dropout(row, column, m, SEED, dropout, DROPOUT)
+        if DROPOUT:
+            p = p * tl.load(FACTOR + row * C + s, mask=s < used, other=0.0)
         total += p[:, None] * v.to(tl.float32)
     total = tl.where((count < 0)[:, None], float("nan"), total)
     tl.store(OUT + row[:, None] * D + e[None, :], total, mask=live[:, None])
@@ -212,7 +226,7 @@ def attention_products(
     KEPT,
     THETA,
     GAMMA,
-    SEED,
+    FACTOR,
     SCORE_GRAD,
     Q_GRAD,
     K_GRAD,
@@ -224,7 +238,6 @@ def attention_products(
     m,
     groups,
     scale,
-    dropout,
     R: tl.constexpr,
     D: tl.constexpr,
     E: tl.constexpr,
@@ -250,7 +263,9 @@ def attention_products(
         column = tl.load(COLUMN + row * C + s, mask=used, other=0)
         at = (keys + column)[:, None] * E + e[None, :]
         v = tl.load(V + at, mask=used[:, None], other=0.0).to(tl.float32)
-        factor = kept_by_dropout(row, column, m, SEED, dropout, DROPOUT)
+        factor = tl.full((R,), 1.0, tl.float32)
+        if DROPOUT:
+            factor = tl.load(FACTOR + row * C + s, mask=used, other=0.0)
         tl.store(SCORE_GRAD + row * C + s, tl.sum(out_grad * v, 1) * factor, mask=s < count)
         if ATOMIC:
             tl.atomic_add(V_GRAD + at, (p * factor)[:, None] * out_grad, mask=used[:, None])
@@ -303,12 +318,10 @@ def attention_key_grads(
     SCORE_GRAD,
     ENTRY,
     START,
-    SEED,
+    FACTOR,
     K_GRAD,
     V_GRAD,
-    m,
     scale,
-    dropout,
     D: tl.constexpr,
     E: tl.constexpr,
     C: tl.constexpr,
@@ -325,20 +338,12 @@ def attention_key_grads(
     for i in range(tl.load(START + key), tl.load(START + key + 1)):
         slot = tl.load(ENTRY + i)
         row = slot // C
-        factor = kept_by_dropout(row, key % m, m, SEED, dropout, DROPOUT)
+        p = tl.load(P + slot)
+        if DROPOUT:
+            p = p * tl.load(FACTOR + slot)
         q = tl.load(Q + row * D + d).to(tl.float32)
         out_grad = tl.load(OUT_GRAD + row * E + e).to(tl.float32)
         k_grad += tl.load(SCORE_GRAD + slot) * scale * q
-        v_grad += tl.load(P + slot) * factor * out_grad
+        v_grad += p * out_grad
     tl.store(K_GRAD + key * D + d, k_grad)
     tl.store(V_GRAD + key * E + e, v_grad)
-
-
-@triton.jit
-def dropout_factors(ROW, SEED, OUT, m, dropout, B: tl.constexpr):
-    """The factors of dropout for all scores of the listed queries."""
-    row = tl.load(ROW + tl.program_id(0))
-    for at in range(0, m, B):
-        j = at + tl.arange(0, B)
-        factor = kept_by_dropout(row, j, m, SEED, dropout, True)
-        tl.store(OUT + tl.program_id(0).to(tl.int64) * m + j, factor, mask=j < m)

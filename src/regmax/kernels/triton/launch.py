@@ -33,9 +33,10 @@ def run(kernel: Any, x: Tensor) -> Callable[..., Any]:
     return lambda grid, *arguments, **constants: traced[grid](*arguments, **constants, num_warps=warps)
 
 
-def tile(d: int) -> tuple[int, int]:
-    """Rows and slots of the tiles for rows of length `d`."""
-    return TILES[0] if d <= TILES[0][1] else TILES[-1]
+def tile(d: int, work: torch.dtype = torch.float32) -> tuple[int, int]:
+    """Rows and slots of the tiles for rows of length `d`; those of scans in float64 have half as many rows."""
+    rows, slots = TILES[0] if d <= TILES[0][1] else TILES[-1]
+    return (rows // 2 if work == torch.float64 else rows), slots
 
 
 def kind(kernel: str, theta: float | Tensor | None) -> int:
@@ -115,20 +116,21 @@ def weights(kernel: str, x: Tensor, keep: Tensor | None, theta: Any, gamma: Any)
     if not y.numel():
         return y
     x = narrow(x)
-    rows, slots = tile(d)
+    rows, slots = tile(d, work)
     number = kind(kernel, theta)
     shared = arguments(x, keep, theta, gamma)
     value, ordered = x.new_empty((2, n, slots), dtype=work)
     column, rank = x.new_empty((2, n, slots), dtype=torch.int32)
     count, kept = x.new_empty((2, n), dtype=torch.int32)
     strides = {"x_row": x.stride(0), "x_step": x.stride(1), **shared.strides}
-    grid = (triton.cdiv(n, rows),)
+    block = tile(d)[0]
     run(row_candidates, x)(
-        grid, x, shared.keep, shared.theta, shared.gamma, y, value, column, rank, count, kept, n, d,
-        **strides, R=rows, B=slots, C=slots, KIND=number, **shared.constants,
+        (triton.cdiv(n, block),), x, shared.keep, shared.theta, shared.gamma, y,
+        value, column, rank, count, kept, n, d, **strides, R=block, B=slots, C=slots, KIND=number, **shared.constants,
     )  # fmt: skip
     run(row_weights, x)(
-        grid, value, ordered, column, rank, count, kept, shared.theta, y, n, d, shared.strides["theta_row"],
+        (triton.cdiv(n, rows),), value, ordered, column, rank, count, kept,
+        shared.theta, y, n, d, shared.strides["theta_row"],
         R=rows, C=slots, KIND=number, SCATTER=True, EPS=shared.constants["EPS"],
     )  # fmt: skip
     if d > slots:
@@ -159,8 +161,8 @@ def _products(
     kernel: str, y: Tensor, v: Tensor, keep: Tensor | None, theta: Any, gamma: Any, *, strengths: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     n, d = y.shape
-    rows, slots = tile(d)
     work = torch.float64 if y.dtype == torch.float64 else torch.float32
+    rows, slots = tile(d, work)
     if d > slots or not has_tile(kernel, d):
         return _by_tensors(kernel, y.to(work), v.to(work), keep, theta, gamma)
     out = y.new_zeros((n, d), dtype=work)

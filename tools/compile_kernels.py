@@ -1,0 +1,195 @@
+"""Compile every Triton kernel offline, without a GPU, and print its registers, shared memory and stack.
+
+    python tools/compile_kernels.py                      # all kernels, all targets: a table for docs/gpu.md
+    python tools/compile_kernels.py --only fusedmax --target sm_90
+
+Must run without TRITON_INTERPRET: the decorator chooses between interpreter and compiler.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, compile
+
+from regmax.kernels.triton import attention, launch, row_kernels
+from regmax.kernels.triton.attention_kernels import (
+    attention_candidates,
+    attention_gather,
+    attention_key_grads,
+    attention_products,
+    dropout_of_queries,
+    dropout_of_slots,
+)
+from regmax.kernels.triton.long_rows import long_rows
+from regmax.kernels.triton.products import row_products
+from regmax.kernels.triton.row_kernels import row_candidates, row_weights
+
+TARGETS = {
+    "sm_80": GPUTarget("cuda", 80, 32),
+    "sm_90": GPUTarget("cuda", 90, 32),
+    "gfx942": GPUTarget("hip", "gfx942", 64),
+}
+_CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+_KINDS = ("sparsemax", "fusedmax", "oscarmax", "sqpnormmax", "sqpnormmax_15", "entmax", "entmax_15")
+_INTEGERS = {"COLUMN", "RANK", "COUNT", "KEPT"}
+_LONG_INTEGERS = {"SEED", "ROW", "ENTRY", "START", "MASK_SLICE", "BIAS_SLICE"}
+_INPUTS = {"X", "V", "Q", "K"}
+
+
+class Case(NamedTuple):
+    """One kernel with its constants."""
+
+    name: str
+    kernel: Any
+    constants: dict[str, Any]
+    inputs: str = "fp32"  # the type of scores and directions
+    work: str = "fp32"
+    warps: int = 4
+
+
+class Usage(NamedTuple):
+    """What a compiled kernel occupies; `stack` is bytes per thread, spills included."""
+
+    registers: int
+    shared: int
+    stack: int
+    seconds: float
+
+
+def cases() -> Iterator[Case]:
+    """Every kernel at the shipped tile sizes; the other types for one mapping each."""
+    for rows, slots in launch.TILES:
+        for name in _KINDS:
+            yield from _row_cases(name, rows, slots)
+    for inputs, work in (("bf16", "fp32"), ("fp16", "fp32"), ("fp64", "fp64")):
+        for rows, slots in launch.TILES:
+            for case in _row_cases("fusedmax", rows, slots):
+                if work == "fp64" and case.kernel in (row_weights, row_products):  # as `launch.tile`
+                    half = {**case.constants, "R": rows // 2}
+                    case = case._replace(name=case.name.replace(f"{rows}x", f"{rows // 2}x"), constants=half)
+                yield case._replace(name=f"{case.name} {inputs}", inputs=inputs, work=work)
+    for d, blocks in attention.BLOCKS.items():
+        yield from _attention_cases(d, *blocks)
+    yield Case("dropout_of_queries", dropout_of_queries, {"B": 256})
+    yield Case("dropout_of_slots", dropout_of_slots, {"B": 256, "C": 128})
+
+
+def _attention_cases(d: int, queries: int, keys: int, warps: int) -> Iterator[Case]:
+    """Attention with a mask and a bias, in bfloat16 as in training; all mappings at one head dimension."""
+    flags = {"CAUSAL": True, "HAS_MASK": True, "HAS_BIAS": True, "EPS": 2.0**-23}
+    for _, slots in launch.TILES if d == 64 else launch.TILES[-1:]:
+        rows, label = attention.QUERIES, f"{d} {attention.QUERIES}x{slots}"
+        for name in _KINDS if (d, slots) == (64, 128) else ("fusedmax",):
+            number = getattr(row_kernels, name.upper()).value
+            block = {"M": queries, "B": keys, "D": d, "C": slots, "KIND": number}
+            candidates = Case(
+                f"attention_candidates {name} {d} {queries}x{keys}", attention_candidates, {**block, **flags}
+            )
+            yield candidates._replace(inputs="bf16", warps=warps)
+            sizes = {"R": rows, "D": d, "E": d, "C": slots, "KIND": number, "ATOMIC": True, "DROPOUT": True}
+            yield Case(f"attention_products {name} {label}", attention_products, sizes, "bf16")
+        sizes = {"R": rows, "D": d, "C": slots, "DROPOUT": True}
+        yield Case(f"attention_gather {label}", attention_gather, sizes, "bf16")
+    sizes = {"D": d, "E": d, "C": 128, "DROPOUT": True}
+    yield Case(f"attention_key_grads {d}", attention_key_grads, sizes, "bf16")
+
+
+def _row_cases(name: str, rows: int, slots: int) -> Iterator[Case]:
+    tile = {"R": rows, "C": slots, "KIND": getattr(row_kernels, name.upper()).value}
+    flags = {"HAS_KEEP": True, "EPS": 2.0**-23}
+    label = f"{name} {rows}x{slots}"
+    yield Case(f"row_candidates {label}", row_candidates, {**tile, "B": slots, **flags})
+    yield Case(f"row_weights {label}", row_weights, {**tile, "SCATTER": True, "EPS": 2.0**-23})
+    yield Case(f"row_products {label}", row_products, {**tile, "STRENGTHS": True, **flags})
+    if slots == launch.TILES[-1][1] and name != "oscarmax":
+        constants = {"B": launch.CHUNK, "C": slots, "KIND": tile["KIND"], **flags}
+        yield Case(f"long_rows {name}", long_rows, constants)
+
+
+def signature(case: Case) -> dict[str, str]:
+    """The types of a kernel's arguments, from their names: capital letters are pointers."""
+
+    def kind(name: str) -> str:
+        if name in case.constants:
+            return "constexpr"
+        if name.islower():
+            return "fp32" if name in ("scale", "dropout") else "i32"
+        if name in ("KEEP", "MASK"):
+            return "*i1"
+        if name in _INTEGERS:
+            return "*i32"
+        if name in _LONG_INTEGERS:
+            return "*i64"
+        return f"*{case.inputs if name in _INPUTS else case.work}"
+
+    return {name: kind(name) for name in case.kernel.arg_names}
+
+
+def compiled(case: Case, target: str) -> Usage:
+    """Compile a case, and read off its usage."""
+    source = ASTSource(fn=case.kernel, signature=signature(case), constexprs=case.constants)
+    began = time.perf_counter()
+    made: Any = compile(source, target=TARGETS[target], options={**launch.OPTIONS, "num_warps": case.warps})
+    seconds = time.perf_counter() - began
+    if "cubin" in made.asm:
+        registers, stack = _nvidia(made.asm["cubin"])
+    else:
+        registers, stack = _amd(made.asm["amdgcn"])
+    return Usage(registers, made.metadata.shared, stack, seconds)
+
+
+def _nvidia(cubin: bytes) -> tuple[int, int]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        done = subprocess.run(
+            [_CUOBJDUMP, "-res-usage", path], capture_output=True, text=True, check=True, timeout=60
+        )
+    found = re.search(r"REG:(\d+) STACK:(\d+)", done.stdout)
+    assert found is not None, done.stdout
+    return int(found[1]), int(found[2])
+
+
+def _amd(assembly: str) -> tuple[int, int]:
+    registers, stack = (
+        re.search(rf"\.{name}:\s*(\d+)", assembly) for name in ("vgpr_count", "private_segment_fixed_size")
+    )
+    assert registers is not None
+    assert stack is not None
+    return int(registers[1]), int(stack[1])
+
+
+def main() -> int:
+    """Print the table; the exit code is 1 if a kernel has a stack."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default="", help="part of the names of the kernels to compile")
+    parser.add_argument("--case", default="", help="the whole name of one kernel")
+    parser.add_argument("--target", choices=TARGETS, action="append", help="default: all")
+    given = parser.parse_args()
+    targets = given.target or list(TARGETS)
+    print("| kernel | " + " | ".join(targets) + " |")
+    print("|---" * (len(targets) + 1) + "|")
+    worst = 0
+    for case in cases():
+        if given.only not in case.name or given.case not in ("", case.name):
+            continue
+        usages = [compiled(case, target) for target in targets]
+        cells = (f"{u.registers} / {u.shared} / {u.stack} ({u.seconds:.1f} s)" for u in usages)
+        print(f"| {case.name} | " + " | ".join(cells) + " |", flush=True)
+        worst = max(worst, *(u.stack for u in usages))
+    return int(worst > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
