@@ -25,8 +25,8 @@ class Case(NamedTuple):
     weights: Array  # (d,), exact, rounded to float64
     v: Array | None
     product: Array | None
-    strength_gradient: float | None  # the derivative of <v, y> in theta
-    strength_slope: Array  # d/dtheta grad Omega(y), against which that derivative is measured
+    strength_gradient: float | None = None  # the derivative of <v, y> in theta
+    strength_slope: Array | None = None  # d/dtheta grad Omega(y), against which that derivative is measured
 
     def scale(self) -> Array:
         """What errors are measured against, by position.
