@@ -42,7 +42,6 @@ default_role = "py:obj"
 # Case-insensitive file systems cannot hold files whose names differ only in case.
 autosummary_filename_map = {
     "regmax.Groups": "regmax.Groups-result",
-    "regmax.plots.Explorer": "regmax.plots.Explorer-page",
     "regmax.compat.entmax.Entmax15": "regmax.compat.entmax.Entmax15-module",
     "regmax.compat.entmax.Sparsemax": "regmax.compat.entmax.Sparsemax-module",
 }

@@ -41,7 +41,8 @@ function rowLabels(panel, at) {
 }
 
 function rowLabel(panel, at, i) {
-  const place = { x: at.left - 8, y: at.row(i) + at.tall / 2, "dominant-baseline": "central" };
+  const middle = Math.max(at.row(i) + at.tall / 2, at.top + 6); // the first one is not cut
+  const place = { x: at.left - 8, y: middle, "dominant-baseline": "central" };
   const text = isolated(fitted(panel.target[i], (at.left - 12) / 1.1));
   const small = at.tall < 16 ? { "font-size": 11 } : {};
   return element("text", { ...place, "text-anchor": "end", "data-label": i, ...small }, text);

@@ -3,6 +3,7 @@
 
 const FONT = { size: 13, family: "system-ui, 'Segoe UI', 'Noto Sans', 'DejaVu Sans', sans-serif" };
 const LEAST_CELL = 4; // pixels
+const PAGE = 600; // pixels: the height of the rows on paper, so that a map is on one page
 const CORNER = 66; // pixels: the width of the axes' names
 const ROOMY = 17; // from this width of cells on, every word has a label
 
@@ -28,7 +29,7 @@ function fitted(token, width) {
 // `least` is the smallest cell, less than LEAST_CELL in print, in which nothing can scroll. `zoom` is the width of
 // a cell, or 0. The label of the chosen row is bold, a tenth wider; slanted labels extend by `reach` beyond the
 // last column.
-function layout(panel, { width, zoom = 0, least = LEAST_CELL }) {
+function layout(panel, { width, zoom = 0, least = LEAST_CELL, whole = false }) {
   const [n, d] = [panel.target.length, panel.source.length];
   const widest = (tokens) => tokens.reduce((most, token) => Math.max(most, textWidth(shortened(token))), 24);
   const left = Math.ceil(Math.max(Math.min(1.1 * widest(panel.target), 0.3 * width), CORNER)) + 12;
@@ -38,7 +39,7 @@ function layout(panel, { width, zoom = 0, least = LEAST_CELL }) {
   const reach = upright ? 0 : Math.min(labelReach(panel, zoom || Math.max(room / d, least)), 0.25 * width);
   const fit = Math.min(room / d, (room - reach) / Math.max(d - 0.5, 0.5));
   const cell = zoom || clamp(fit, [least, 64]);
-  const tall = rowHeight(cell, n, least);
+  const tall = whole ? Math.min(rowHeight(cell, n, least), PAGE / n) : rowHeight(cell, n, least);
   const top = upright ? 26 : Math.ceil(0.71 * Math.min(across, 130) + 20);
   return {
     left,
