@@ -10,6 +10,9 @@ from transformers import PreTrainedModel
 from regmax.integrations.transformers.heads import IMPLEMENTATION
 from regmax.integrations.transformers.interface import ATTRIBUTE
 
+CALIBRATING = (
+    "sparsifying"  # softmax by regmax: of every model, also of one that torch's attention does not support
+)
 Implementations = list[tuple[Any, str]]  # a configuration and its implementation
 
 
@@ -17,7 +20,7 @@ def softmax_implementations(model: PreTrainedModel) -> Implementations:
     """The implementations of the model and its submodels; a sparsified model's is softmax's."""
     models = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
     names = [(each.config, str(each.config._attn_implementation)) for each in models]
-    return [(config, "sdpa" if name == IMPLEMENTATION else name) for config, name in names]
+    return [(config, CALIBRATING if name == IMPLEMENTATION else name) for config, name in names]
 
 
 def restore_implementations(original: Implementations) -> None:

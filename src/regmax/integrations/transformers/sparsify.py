@@ -22,6 +22,7 @@ from regmax.integrations.transformers.checking import (
 from regmax.integrations.transformers.distillation import Batch, Distillation, train
 from regmax.integrations.transformers.heads import IMPLEMENTATION, HeadMappings
 from regmax.integrations.transformers.implementations import (
+    CALIBRATING,
     as_before_on_failure,
     choose_implementation,
     copy_with,
@@ -36,7 +37,6 @@ from regmax.mappings import parse
 from regmax.resolver import resolve
 
 _CALL = "sparsify_attention(model, batches"
-_CALIBRATING = "sparsifying"
 _TOLERANCES = (1e-6, 1e2)  # the range in which a tolerance is sought that gives a support
 _HALVINGS = 40
 
@@ -177,12 +177,12 @@ def _calibrate(
     advance: Callable[[str], None],
 ) -> tuple[dict[torch.nn.Module, LayerSums], dict[torch.nn.Module, list[Tensor]]]:
     """Run the batches with softmax, and measure every point of the grid in every layer."""
-    attend = Calibrate("softmax", _CALIBRATING, row, points)
-    AttentionInterface.register(_CALIBRATING, attend)
-    AttentionMaskInterface.register(_CALIBRATING, mask)
+    attend = Calibrate("softmax", CALIBRATING, row, points)
+    AttentionInterface.register(CALIBRATING, attend)
+    AttentionMaskInterface.register(CALIBRATING, mask)
     ran: set[torch.nn.Module] = set()
     try:
-        choose_implementation(model, _CALIBRATING)
+        choose_implementation(model, CALIBRATING)
         with observed(model, ran):
             for batch in batches:
                 attend.batch.clear()
@@ -190,7 +190,7 @@ def _calibrate(
                 model(**batch)
                 advance("calibrating")
     finally:  # the registry must not keep the layers
-        AttentionInterface.register(_CALIBRATING, Attend("softmax", _CALIBRATING))
+        AttentionInterface.register(CALIBRATING, Attend("softmax", CALIBRATING))
     names = {module: name for name, module in model.named_modules()}
     raise_for_others(
         f"{_CALL})", model, {names[module] for module in ran}, {names[module] for module in attend.sums}
