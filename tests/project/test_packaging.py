@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -102,6 +103,17 @@ def test_the_oldest_versions_are_the_bounds() -> None:
     oldest = dict(re.findall(r"^([a-z]+)==(\S+)$", read("constraints-oldest.txt"), re.MULTILINE))
     for name in ("numpy", "torch", "transformers"):
         assert f"{oldest[name]}.".startswith(f"{bounds()[name]}.")
+
+
+def test_attention_needs_no_name_that_the_oldest_torch_lacks() -> None:
+    program = """
+import torch
+vars(torch.compiler).pop("is_exporting", None)
+import regmax, regmax.nn
+x = torch.eye(3)[None]
+assert regmax.attention(x, 4 * x, x, mapping="sparsemax").equal(x)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_the_readme_of_the_package_index_has_absolute_links(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,11 +5,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.compiler import is_compiling, is_exporting
+from torch.compiler import is_compiling
 
 from regmax.arrays import NUMBER
 from regmax.frontends.checks import parameter_shape
-from regmax.frontends.torch.modes import TYPES, in_transform, is_plain
+from regmax.frontends.torch.modes import TYPES, in_transform, is_exporting, is_plain
 from regmax.kernels import native
 from regmax.kernels.native import attention as core
 from regmax.regularizers import KernelRegularizer

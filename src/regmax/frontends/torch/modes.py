@@ -11,6 +11,9 @@ from torch._C._functorch import get_dynamic_layer_stack_depth, peek_interpreter_
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
+# torch 2.6 does not have it; programs that its compiler traces count as exported, which have no fused operators.
+is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", is_compiling)
+
 TYPES = (Tensor, torch.nn.Parameter)
 
 
