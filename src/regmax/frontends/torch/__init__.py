@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.compiler import is_exporting
 
 from regmax import duality
 from regmax.frontends.checks import (
@@ -31,7 +30,7 @@ from regmax.frontends.torch import (
     threads,
 )
 from regmax.frontends.torch.maximum import maximum as maximum_rows
-from regmax.frontends.torch.modes import is_plain
+from regmax.frontends.torch.modes import is_exporting, is_plain
 from regmax.frontends.torch.rows import Rows, prepare
 from regmax.kernels import native
 from regmax.regularizers import KernelRegularizer, Regularizer
