@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from regmax.resolver import Resolved
-from regmax.sparse_attention.inputs import Inputs
+from regmax.sparse_attention.inputs import Inputs, groups_of, scores_shape
 
 
 def dense_attention(inputs: Inputs, mapping: Resolved) -> tuple[Tensor, Tensor]:
@@ -39,14 +39,16 @@ def softmax_attention(inputs: Inputs, gamma: Any) -> Tensor:
 
 def repeat_heads(inputs: Inputs) -> tuple[Tensor, Tensor]:
     """Keys and values with one head per head of queries."""
-    if inputs.groups == 1:
+    if groups_of(inputs) == 1:
         return inputs.k, inputs.v
-    return inputs.k.repeat_interleave(inputs.groups, -3), inputs.v.repeat_interleave(inputs.groups, -3)
+    return inputs.k.repeat_interleave(groups_of(inputs), -3), inputs.v.repeat_interleave(
+        groups_of(inputs), -3
+    )
 
 
 def full_mask(inputs: Inputs) -> Tensor | None:
     """The mask combined with causality, under which query i sees the keys up to i."""
     if not inputs.is_causal:
         return inputs.mask
-    seen = torch.ones(inputs.scores_shape[-2:], dtype=torch.bool, device=inputs.q.device).tril()
+    seen = torch.ones(scores_shape(inputs)[-2:], dtype=torch.bool, device=inputs.q.device).tril()
     return seen if inputs.mask is None else seen & inputs.mask

@@ -18,7 +18,7 @@ from regmax.resolver import Resolved
 from regmax.sparse_attention import operator
 from regmax.sparse_attention.dense import dense_attention, repeat_heads
 from regmax.sparse_attention.function import Gradients, Wanted, attend, padded, trimmed
-from regmax.sparse_attention.inputs import Inputs
+from regmax.sparse_attention.inputs import Inputs, groups_of, scores_shape
 from regmax.sparse_attention.weights import SparseWeights
 
 
@@ -75,7 +75,7 @@ def sparse_attention(inputs: Inputs, found: Resolved, *, return_weights: Any) ->
     if wanted == "dense":
         return out, weights[0].to(dtype)
     starts, columns, values, _ = weights
-    return out, SparseWeights(starts, columns, values.to(dtype), inputs.scores_shape)
+    return out, SparseWeights(starts, columns, values.to(dtype), scores_shape(inputs))
 
 
 def _compiled(
@@ -106,7 +106,7 @@ def _dense_gradients(
             "`attention(..., dropout_p=...)` is differentiable only once. Got `create_graph=True`: set dropout_p to 0."
         )
     q, k, v, bias, thetas, gammas = operands
-    omega, gamma, batch = found.omega, found.gamma, inputs.scores_shape[:-2]
+    omega, gamma, batch = found.omega, found.gamma, scores_shape(inputs)[:-2]
     assert isinstance(omega, KernelRegularizer)
     if thetas is not None:
         omega = omega.with_theta(thetas.reshape(*batch, -1, 1))
@@ -169,12 +169,12 @@ def _strength(value: Any, bounds: Bounds, inputs: Inputs) -> tuple[float, Tensor
             return float(value), None
         # A number of an operator is a constant to the compiler: annealing would recompile at every step.
         value = torch.ones((), dtype=torch.float64) * value
-    shape = parameter_shape(bounds.call, value.shape, inputs.scores_shape, len(inputs.scores_shape) - 1)
+    shape = parameter_shape(bounds.call, value.shape, scores_shape(inputs), len(scores_shape(inputs)) - 1)
     if is_plain(value):  # entries cannot be traced
         for extreme in torch.aminmax(value.detach()):
             bounds.check(float(extreme))
     rows = value.to(torch.float64).reshape(shape)[..., 0]
-    rows = rows.expand(*inputs.scores_shape[:-2], rows.shape[-1])
+    rows = rows.expand(*scores_shape(inputs)[:-2], rows.shape[-1])
     return 1.0, rows.reshape(-1, rows.shape[-1]).contiguous()
 
 
@@ -214,7 +214,7 @@ def _unshare_heads(inputs: Inputs, mask: Tensor) -> Inputs:
     if mask.ndim > 1 and mask.stride(-2) == 0 and mask.shape[-2] > 1:  # padding, expanded over the queries
         mask = mask[..., :1, :]
         inputs = inputs._replace(mask=mask)
-    if mask.ndim < 3 or mask.shape[-2] != 1 or mask.shape[-3] == 1 or inputs.groups == 1:
+    if mask.ndim < 3 or mask.shape[-2] != 1 or mask.shape[-3] == 1 or groups_of(inputs) == 1:
         return inputs
     k, v = repeat_heads(inputs)
     return inputs._replace(k=k, v=v)

@@ -26,16 +26,18 @@ class Inputs(NamedTuple):
     scale: float
     softcap: float | None = None
 
-    @property
-    def groups(self) -> int:
-        """How many query heads share a head of keys and values."""
-        if self.q.ndim < 3 or not self.k.shape[-3]:
-            return 1
-        return self.q.shape[-3] // self.k.shape[-3]
 
-    @property
-    def scores_shape(self) -> tuple[int, ...]:
-        return (*self.q.shape[:-1], self.k.shape[-2])
+# Functions, because the compiler of torch 2.9 does not trace properties of a named tuple.
+def groups_of(inputs: Inputs) -> int:
+    """How many query heads share a head of keys and values."""
+    if inputs.q.ndim < 3 or not inputs.k.shape[-3]:
+        return 1
+    return inputs.q.shape[-3] // inputs.k.shape[-3]
+
+
+def scores_shape(inputs: Inputs) -> tuple[int, ...]:
+    """The shape of the scores, (..., heads, queries, keys)."""
+    return (*inputs.q.shape[:-1], inputs.k.shape[-2])
 
 
 def check_inputs(
@@ -131,8 +133,8 @@ def _check_addition(name: str, tensor: Any, inputs: Inputs) -> None:
         )
     if name == "bias" and not tensor.dtype.is_floating_point:
         raise TypeError(f"`{CALL[:-1]}, bias=...)` must be floating-point. Got {tensor.dtype}.")
-    if not broadcasts(tensor.shape, inputs.scores_shape):
+    if not broadcasts(tensor.shape, scores_shape(inputs)):
         raise ValueError(
-            f"`{CALL[:-1]}, {name}=...)` must broadcast to the scores' shape {inputs.scores_shape}. "
+            f"`{CALL[:-1]}, {name}=...)` must broadcast to the scores' shape {scores_shape(inputs)}. "
             f"Got {tuple(tensor.shape)}."
         )
