@@ -79,12 +79,13 @@ def test_commands_on_a_full_disk_keep_what_is_there(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(full_disk)
     one = {"source": ["a", "b"], "target": ["c"], "scores": [[1, 0.5]]}
     (full_disk / "scores.json").write_text(json.dumps([one]))
     (full_disk / name).write_text("before")
     fill(full_disk)
-    assert main(command) == 2
+    with monkeypatch.context() as inside:  # a process inside it would keep the disk mounted
+        inside.chdir(full_disk)
+        assert main(command) == 2
     assert f"regmax {command[0]}: [Errno 28] No space left on device" in capsys.readouterr().err
     assert (full_disk / name).read_text() == "before"
     assert {path.name for path in full_disk.iterdir()} == {"scores.json", name, "filler"}
