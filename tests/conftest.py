@@ -14,7 +14,7 @@ from table import TABLE, Entry
 # counterexamples; `few` is for a second environment, whose versions matter and not the draw.
 settings.register_profile(
     "default",
-    max_examples=20,
+    max_examples=30,
     derandomize=True,
     database=None,
     deadline=None,
