@@ -42,7 +42,7 @@ test: lint $(PAPERS_CODE) site ## all checks, all tests, all doctests
 	pytest -q -n 2 --ignore=tests/frameworks
 
 test-frameworks: $(FRAMEWORKS) ## the tests of JAX, ONNX and Triton, which it installs
-	pytest -q -n 2 tests/frameworks --ignore=tests/frameworks/triton || test $$? -eq 5  # 5: no tests were collected
+	pytest -q -n 2 tests/frameworks --ignore=tests/frameworks/triton
 	TRITON_INTERPRET=1 pytest -q -n 2 tests/frameworks/triton
 
 # The same laws on more rows. `make test-long SEED=7 ROWS=10000000` draws others.

@@ -29,7 +29,7 @@ inline double tsallis_weights(const double* x, int64_t count, double a, double* 
       part[1] += terms.power;
     });
     if (step < last_step<double> || round == 100) return sums[0];
-    step = -std::expm1(-(std::log(m) + a * std::log(sums[0]))) * sums[0] / sums[1];
+    step = (1 - 1 / (m * std::pow(sums[0], a))) * sums[0] / sums[1];
     if (step <= 4 * rounding<double>) return sums[0];  // negative only by rounding
     m *= 1 - step;
   }

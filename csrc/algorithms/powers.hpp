@@ -68,13 +68,20 @@ inline Vec<T> within(Vec<T> v, T low, T high) {
   return larger(smaller(v, splat(high)), splat(low));
 }
 
+// a and 1/a - 1. Rows that do not fit keep any strength: what it gives is not used.
 template <class T>
-struct TsallisPowers {
+struct PowerExponents {
   Vec<T> a, exponent;
 
-  // Rows that do not fit keep any alpha: what it gives is not used.
-  explicit TsallisPowers(Vec<T> alpha)
-      : a(within<T>(alpha - splat(T(1)), T(1e-3), T(1))), exponent(splat(T(1)) / a - splat(T(1))) {}
+  explicit PowerExponents(Vec<T> strength_less_one)
+      : a(within<T>(strength_less_one, T(1e-3), T(1))), exponent(splat(T(1)) / a - splat(T(1))) {}
+};
+
+template <class T>
+struct TsallisPowers : PowerExponents<T> {
+  using PowerExponents<T>::a;
+  using PowerExponents<T>::PowerExponents;
+  using InDouble = TsallisPowers<double>;
 
   Vec<T> rate(Vec<T> m) const { return a / m; }
   // Newton's step down in log2 m.
@@ -84,11 +91,10 @@ struct TsallisPowers {
 };
 
 template <class T>
-struct PnormPowers {
-  Vec<T> a, exponent;
-
-  explicit PnormPowers(Vec<T> p)
-      : a(within<T>(p - splat(T(1)), T(1e-3), T(1))), exponent(splat(T(1)) / a - splat(T(1))) {}
+struct PnormPowers : PowerExponents<T> {
+  using PowerExponents<T>::a;
+  using PowerExponents<T>::PowerExponents;
+  using InDouble = PnormPowers<double>;
 
   Vec<T> rate(Vec<T> m) const { return splat(T(1)) / m; }
   Vec<T> step(const PowerSums<T>& sums, Vec<T> m) const {
@@ -98,6 +104,18 @@ struct PnormPowers {
   }
 };
 
+// The step in double: in float32 the sum of large logarithms has too few digits.
+template <class Powers>
+inline Vec<float> accurate_step(const Powers& powers, const PowerSums<float>& sums, Vec<float> m) {
+  Vec<double> a[2], s[2], c[2], r[2], wide_m[2], steps[2];
+  widen(powers.a, a);
+  widen(sums.s, s);
+  widen(sums.c, c);
+  widen(sums.r, r);
+  widen(m, wide_m);
+  for (int h = 0; h < 2; ++h) steps[h] = typename Powers::InDouble(a[h]).step({s[h], c[h], r[h]}, wide_m[h]);
+  return narrow(steps);
+}
 // m after a step down in log2 m.
 template <class T>
 REGMAX_INLINE Vec<T> stepped(Vec<T> m, Vec<T> step) {

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "algorithms/entmax.hpp"
 #include "algorithms/powers.hpp"
@@ -222,11 +223,11 @@ struct Entmax : Entmax15 {
   // Nearer to 1, the weights of float32 rows reach its subnormal numbers.
   static bool fits_vectors(double alpha) { return alpha >= 1.02 && alpha < 2; }
 
-  // --- Whole-row tier ---
+  // --- Whole-row tier: in float64 the powers would lose the last digits ---
   template <class T>
   static constexpr Whole whole = Whole::by_powers;
   template <class T>
-  using Powers = TsallisPowers<T>;
+  using Powers = std::conditional_t<sizeof(T) == sizeof(float), TsallisPowers<T>, void>;
 
   // --- Scalar tier: the powers are vectorised within the row ---
   template <class T>

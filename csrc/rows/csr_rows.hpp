@@ -38,7 +38,7 @@ class CsrRows {
   void add(int r, const T* x, int64_t length, const int32_t* columns, double theta) {
     group.x[r] = x;
     group.length[r] = length;
-    group.theta[r] = static_cast<T>(theta);
+    group.set_theta(r, theta);
     theta_[r] = theta;
     group.d = length > group.d ? length : group.d;
     columns_[r] = columns;

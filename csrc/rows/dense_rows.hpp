@@ -52,7 +52,7 @@ class DenseRows {
     if (count != count_) {  // lengths and strengths are those of the previous group, if that was as large
       for (int r = 0; r < lanes<T>; ++r) {
         group.length[r] = r < count ? call_.d : 0;
-        group.theta[r] = static_cast<T>(call_.theta.shared);
+        group.set_theta(r, call_.theta.shared);
         group.set_gamma(r, call_.gamma.shared);
       }
       count_ = count;
@@ -167,7 +167,7 @@ class DenseRows {
       if (r >= count) continue;
       const double theta = call_.theta.of(first + r), gamma = call_.gamma.of(first + r);
       const int64_t length = lengths_.next();
-      group.theta[r] = static_cast<T>(theta);
+      group.set_theta(r, theta);
       group.set_gamma(r, gamma);
       group.x[r] = call_.x + (first + r) * call_.d;
       group.length[r] = length;

@@ -83,17 +83,21 @@ inline Rows<T> typed_rows(const regmax_rows& r) {
 
 template <class T>
 struct RowGroup {
-  const T* x[lanes<T>];           // scores without deleted ones
-  int64_t length[lanes<T>] = {};  // how many; 0 if there is no such row
-  T theta[lanes<T>];
-  int64_t d;                           // no row is longer
-  const T* maxima = nullptr;           // nullptr, or lanes<T> numbers per row: its maxima by lane
+  const T* x[lanes<T>];                          // scores without deleted ones
+  int64_t length[lanes<T>] = {};                 // how many; 0 if there is no such row
+  T theta[lanes<T>], theta_rest[lanes<T>] = {};  // a strength, and what rounding took from it
+  int64_t d;                                     // no row is longer
+  const T* maxima = nullptr;                     // nullptr, or lanes<T> numbers per row: its maxima by lane
   bool scaled = false;                 // whether gamma is not 1; the tiers divide the scores as they read them
   T gamma[lanes<T>], scale[lanes<T>];  // gamma and 1 / gamma of each row, if scaled
 
   // In this range neither gamma nor 1 / gamma times a cut overflows or underflows.
   static bool fits(double value) { return value >= 1e-30 && value <= 1e30; }
 
+  void set_theta(int r, double value) {
+    theta[r] = static_cast<T>(value);
+    theta_rest[r] = static_cast<T>(value - static_cast<double>(theta[r]));
+  }
   void set_gamma(int r, double value) {
     gamma[r] = static_cast<T>(value);
     scale[r] = static_cast<T>(1 / value);

@@ -25,7 +25,7 @@ class PowerRows {
   // cut was too high.
   template <class Out>
   uint32_t run(const RowGroup<T>& rows, uint32_t wanted, Out& out) {
-    const Powers powers(load(rows.theta));
+    const Powers powers(load(rows.theta) - splat(T(1)) + load(rows.theta_rest));
     const Vec<T> start = guess(rows, wanted, powers);
     gather(rows, wanted);
     Vec<T> m = start, sum;
@@ -106,7 +106,9 @@ class PowerRows {
       *sum = totals.s;
       open = moving;
       if (!open) return 0;
-      const Vec<T> step = powers.step(totals, *m), size = absolute<T>(step);
+      const bool all_rough = (open & ~rough) == 0;
+      const Vec<T> step = all_rough ? powers.step(totals, *m) : accurate_step(powers, totals, *m);
+      const Vec<T> size = absolute<T>(step);
       *m = select(from_bits<T>(moving), stepped<T>(*m, step), *m);
       // Only a step from accurate sums is the last; NaN is never small.
       const uint32_t small = bits(greater(splat(last_step), size)), near = bits(greater(splat(rough_step), size));
@@ -164,7 +166,7 @@ class PowerRows {
     out.end_whole(r);
   }
 
-  static constexpr int64_t stretch = 64 * lanes<T>;  // partial sums: their rounding does not grow with the row
+  static constexpr int64_t stretch = 8 * lanes<T>;  // partial sums: their rounding does not grow with the row
 
   uint64_t* words_;
   T* copies_;

@@ -85,10 +85,10 @@ inline double sum_of(const double* x, int64_t m) {
 inline double mean_of(const double* x, int64_t m) { return sum_of(x, m) / static_cast<double>(m); }
 
 // Sums of n terms over an array of m numbers: add(i, sums) adds the terms of the vector at i. Partial sums
-// run in T over stretches of 64 vectors, whose totals are added in double.
+// run in T over short stretches, whose totals are added in double.
 template <class T, int n, class Add>
 REGMAX_INLINE void sum_terms(int64_t m, double (&totals)[n], const Add& add) {
-  constexpr int64_t stretch = 64 * lanes<T>;
+  constexpr int64_t stretch = 16 * lanes<T>;
   for (int64_t begin = 0; begin < m; begin += stretch) {
     Vec<T> sums[n] = {};
     const int64_t end = m - begin < stretch ? m : begin + stretch;
