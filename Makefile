@@ -96,6 +96,7 @@ site: $(INSTALLED)
 	rm -rf build/docs docs/api/generated docs/gallery
 	sphinx-build --quiet --fail-on-warning docs build/docs
 
+# In one process: the workers of pytest-xdist end without writing the core's counters.
 # The instances of a template are merged: a line counts as covered if any instruction set or type reaches it.
 COVERAGE := build/coverage
 WITH_COUNTERS := REGMAX_LIBRARY=$(CURDIR)/$(COVERAGE)/core/_core.so
@@ -107,7 +108,7 @@ coverage: $(INSTALLED) ## which lines of Python and of the core the tests reach;
 	mkdir -p $(COVERAGE)/html
 	find $(COVERAGE) -name '*.gcda' -delete
 	coverage erase
-	$(WITH_COUNTERS) pytest -q -n 2 --cov --cov-report= --deselect $(TIMED) $(TESTS)
+	$(WITH_COUNTERS) pytest -q --cov --cov-report= --deselect $(TIMED) $(TESTS)
 	$(WITH_COUNTERS) python tests/support/adversarial.py --rows 400000
 	coverage xml -q -o $(COVERAGE)/python.xml
 	gcovr --root . --filter csrc/ --json $(COVERAGE)/core.json $(COVERAGE)/core
