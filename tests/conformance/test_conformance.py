@@ -6,16 +6,16 @@ import shutil
 
 import numpy as np
 import pytest
-from conformance import RUNNERS, judge, passes, reference
+from conformance import judge, passes
+from conformance_kernels import instruction_sets, reference
+from conformance_table import RUNNERS, TIERS
 from exact_cases import load
-
-from regmax.kernels import native
 
 HERE = [
     "reference",
     "tensors",
     "torch",
-    *(["core", "core lanes", "core whole", "core scalar"] * native.available()),
+    *(f"core {isa} {tier}" for isa in instruction_sets() for tier in TIERS),
 ]
 
 
@@ -43,3 +43,21 @@ def test_the_criterion_finds_errors() -> None:
     assert not passes(case, (y, product + 1e-3))
     assert not passes(case, (y, product, case.strength_gradient + 1e-2))
     assert not passes(case, (np.full_like(y, np.nan), product))
+
+
+def test_the_criterion_finds_zeros_that_are_none() -> None:
+    """Unless the score is at the threshold, where the exact weight is zero and rounding decides."""
+    cases = [case for case in load() if case.kernel == "sparsemax" and (case.weights == 0).any()]
+    found = set()
+    for case in cases:
+        i = (
+            int(np.flatnonzero((case.weights == 0) & case.keep)[0])
+            if (case.weights[case.keep] == 0).any()
+            else -1
+        )
+        y = case.weights.copy()
+        y[i] += 1e-14
+        decided = not case.keep[i] or case.distances[i] > 1e-6
+        assert passes(case, (y,)) != decided
+        found.add(decided)
+    assert found == {True, False}

@@ -6,9 +6,11 @@ A case has `name`, `kernel`, `theta` (null if the kernel has none) and `dtype`, 
 dtype; null is a deleted position), and its result as `groups` and `values`: position i has the weight
 values[groups[i] - 1], or exactly zero if groups[i] is 0. Positions of one group have equal weights, bit by bit; groups
 are segments for fusedmax and prox_tv1d, for the others sets of equal weights. Values are the exact ones rounded to
-float64. Short cases also have a direction `v` and the Jacobian's `product` with it at the weights rounded to `dtype`,
-rounded to float64; and, if there is a strength, `strength_slope`, d/dtheta grad Omega(y) at every position, and
-`strength_gradient`, the derivative of <v, y> in theta, which is minus their inner product.
+float64. `distances` are those of the scores, pooled by fusedmax and oscarmax, to the threshold below which weights are
+zero, to three digits (null at deleted positions; no field if there is no threshold, as for softmax). Short cases also
+have a direction `v` and the Jacobian's `product` with it at the weights rounded to `dtype`, rounded to float64; and, if
+there is a strength, `strength_slope`, d/dtheta grad Omega(y) at every position, and `strength_gradient`, the derivative
+of <v, y> in theta, which is minus their inner product.
 """
 
 from __future__ import annotations
@@ -81,6 +83,9 @@ def exact_case(
         "groups": groups.tolist(),
         "values": [values[label] for label in sorted(values)],
     }
+    if (exactly := exact.distances(kernel, scores, y, theta)) is not None:
+        rounded = iter([float(f"{float(distance):.3g}") for distance in exactly])
+        result["distances"] = [next(rounded) if keep else None for keep in kept]
     if d <= max(SIZES):
         number = Fraction if kernel in exact.RATIONAL else mpmath.mpf
         rounded = [number(float(np.dtype(dtype).type(float(weight)))) for weight in y]

@@ -10,13 +10,14 @@ import torch
 from fronts import choose_core
 from table import DEFAULTS, Entry
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.export import Dim
 
 import regmax
 from regmax.mappings import MAPPINGS
 
 BATCH, LENGTH, KEYS = Dim("batch"), Dim("length"), Dim("keys")
-SIZES = ((2, 2), (5, 200), (4, 64))  # traced at (3, 7)
+SIZES = ((2, 2), (5, 200), (4, 64), (1, 1), (3, 1), (1, 9), (2, 5000), (0, 4))  # traced at (3, 7)
 
 
 class Mapping(torch.nn.Module):
@@ -67,26 +68,57 @@ def test_the_program_is_saved_and_loaded(tmp_path: Path) -> None:
 
 
 class Learned(torch.nn.Module):
-    """Fusedmax with a strength per row."""
+    """A mapping with tensors as strengths, gamma and, if it has one, the other."""
 
-    def forward(self, x: Tensor, lam: Tensor) -> Tensor:
+    def __init__(self, entry: Entry) -> None:
+        super().__init__()
+        self.entry = entry
+
+    def forward(self, x: Tensor, gamma: Tensor, *theta: Tensor) -> Tensor:
         """The weights."""
-        return regmax.fusedmax(x, lam=lam)
+        return self.entry(x, gamma=gamma, **dict(zip(self.entry.parameters, theta, strict=True)))
 
 
-def test_the_program_is_differentiable() -> None:
-    x = torch.randn(3, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    lam = torch.full((3, 1), 0.1, dtype=torch.float64)
-    shapes = ({0: BATCH, 1: LENGTH}, {0: BATCH})
-    program = torch.export.export(Learned(), (x, lam), dynamic_shapes=shapes).module()
-    x = torch.randn(5, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
-    x.data[0, 3] = -torch.inf
-    lam = torch.full((5, 1), 0.2, dtype=torch.float64, requires_grad=True)
-    v = torch.randn(5, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    ours = torch.autograd.grad(program(x, lam), (x, lam), v)
-    expected = torch.autograd.grad(regmax.fusedmax(x, lam=lam), (x, lam), v)
-    torch.testing.assert_close(ours, expected)
-    assert min(float(grad.abs().max()) for grad in ours) > 1e-3
+def learned(entry: Entry, n: int, d: int, seed: int) -> tuple[Tensor, ...]:
+    """Scores, one of which is -inf, and strengths, one per row."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, d, dtype=torch.float64, generator=generator)
+    if d > 4:
+        x[0, 3] = -torch.inf
+    strengths = (
+        torch.full((n, 1), value, dtype=torch.float64) for value in (0.7, *entry.parameters.values())
+    )
+    return tuple(part.requires_grad_() for part in (x, *strengths))
+
+
+@pytest.mark.parametrize("entry", DEFAULTS, ids=str)
+def test_the_program_is_differentiable(entry: Entry) -> None:
+    """In the scores and strengths, in reverse and in forward mode, at sizes that it was not traced with."""
+    module = Learned(entry)
+    inputs = learned(entry, 3, 7, 0)
+    shapes = ({0: BATCH, 1: LENGTH}, {0: BATCH}, *(({0: BATCH},) for _ in entry.parameters))
+    program = torch.export.export(module, inputs, dynamic_shapes=shapes).module()
+    for n, d in ((5, 12), (2, 300), (1, 1)):
+        inputs = learned(entry, n, d, seed=1)
+        v = torch.randn(n, d, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+        ours = torch.autograd.grad(program(*inputs), inputs, v)
+        expected = torch.autograd.grad(module(*inputs), inputs, v)
+        torch.testing.assert_close(ours, expected)
+        assert d != 12 or min(float(grad.abs().max()) for grad in ours) > 1e-3
+        with forward_ad.dual_level():
+            duals = [forward_ad.make_dual(part.detach(), torch.ones_like(part)) for part in inputs]
+            duals[0] = forward_ad.make_dual(inputs[0].detach(), v)
+            tangents = [forward_ad.unpack_dual(call(*duals)).tangent for call in (program, module)]
+        torch.testing.assert_close(*tangents)
+
+
+def test_transforms_of_a_program_raise() -> None:
+    x, mask = scores(5, 9)
+    program = exported(DEFAULTS[2]).module()
+    with pytest.raises(
+        NotImplementedError, match=r"do not differentiate exported programs. Use `torch.autograd`"
+    ):
+        torch.func.grad(lambda x: program(x, mask).sum())(x)
 
 
 class Attend(torch.nn.Module):
@@ -111,7 +143,7 @@ def test_attention_runs_at_other_sizes(mapping: str) -> None:
     keys = {0: BATCH, 2: KEYS}
     shapes = ({0: BATCH, 2: LENGTH}, keys, keys)
     program = torch.export.export(Attend(mapping), heads(2, 5, 7), dynamic_shapes=shapes).module()
-    for size in ((3, 9, 70), (5, 40, 40)):
+    for size in ((3, 9, 70), (5, 40, 40), (1, 1, 1), (1, 3, 1), (2, 1, 600)):
         q, k, v = heads(*size)
         expected = regmax.attention(q, k, v, mapping=mapping, is_causal=True)
         torch.testing.assert_close(program(q, k, v), expected, rtol=0, atol=2e-6)
@@ -125,7 +157,7 @@ def test_multihead_attention_runs_at_other_sizes(mapping: str) -> None:
     rows = {0: BATCH, 1: LENGTH}
     shapes = {"query": rows, "key": rows, "value": rows}
     program = torch.export.export(module, (x, x, x), dynamic_shapes=shapes).module()
-    for size in ((3, 70), (5, 12)):
+    for size in ((3, 70), (5, 12), (1, 1), (1, 300)):
         x = torch.randn(*size, 16)
         expected = module(x, x, x)
         for found, wanted in zip(program(x, x, x), expected, strict=True):

@@ -154,6 +154,10 @@ def _less_oscar(x: Numbers, lam: Fraction) -> Numbers:
     return [score - lam * (len(x) - k) for k, score in enumerate(x, start=1)]
 
 
+def _cluster(x: Numbers, lam: Fraction) -> Numbers:
+    return _in_order(x, lambda s: decreasing(_less_oscar(s, lam)))
+
+
 def _prox_oscar(x: Numbers, lam: Fraction) -> Numbers:
     z = _in_order([abs(score) for score in x], lambda s: decreasing(_less_oscar(s, lam)))
     return [max(value, Fraction(0)) * (1 if score >= 0 else -1) for value, score in zip(z, x, strict=True)]
@@ -221,12 +225,46 @@ _SOLVE: dict[str, Callable[[Numbers, Any], Numbers]] = {
     "softmax": _softmax,
     "sparsemax": lambda x, _: project(x),
     "fusedmax": lambda x, lam: project(total_variation(x, lam)),
-    "oscarmax": lambda x, lam: project(_in_order(x, lambda s: decreasing(_less_oscar(s, lam)))),
+    "oscarmax": lambda x, lam: project(_cluster(x, lam)),
     "sqpnormmax": _sqpnormmax,
     "entmax": _entmax,
     "prox_tv1d": total_variation,
     "prox_oscar": _prox_oscar,
 }
+
+
+# --- Distances to the threshold ---------------------------------------------------------------------------------
+# Which weights are zero: those of the pooled scores z (the scores, if a mapping pools none) that do not exceed tau.
+
+_POOLED: dict[str, Callable[[Numbers, Fraction], Numbers]] = {
+    "fusedmax": total_variation,
+    "oscarmax": _cluster,
+}
+
+
+def distances(kernel: str, x: Sequence[float], y: Numbers, theta: float | None = None) -> Numbers | None:
+    """|z - tau| at every position of finite scores with the weights y; None if no weight is ever zero.
+
+    tau is read off the largest weight, whose z - tau is its derivative of Omega less that of a weight of zero.
+    """
+    if kernel.startswith("prox") or kernel == "softmax" or (kernel, theta) == ("entmax", 1):
+        return None
+    number = Fraction if kernel in RATIONAL else mpmath.mpf
+    scores = [number(score) for score in x]
+    z = _POOLED[kernel](scores, Fraction(theta or 0)) if kernel in _POOLED else scores
+    top = max(range(len(y)), key=lambda i: y[i])
+    tau = z[top] - _above_threshold(kernel, y, top, theta)
+    return [abs(score - tau) for score in z]
+
+
+def _above_threshold(kernel: str, y: Numbers, i: int, theta: float | None) -> Any:
+    if kernel == "sqpnormmax":
+        p = mpmath.mpf(theta)
+        return y[i] ** (p - 1) * mpmath.fsum(weight**p for weight in y if weight > 0) ** (2 / p - 1)
+    if kernel == "entmax":
+        a = mpmath.mpf(theta) - 1
+        return y[i] ** a / a
+    return y[i]
 
 
 # --- Jacobian products ------------------------------------------------------------------------------------------

@@ -36,6 +36,8 @@ def _filled(value: float | None) -> Kind:
     return rows
 
 
+_POWERS = np.array([float(f"1e{k}") for k in range(-12, 13)])  # NumPy's powers differ by processor
+
 KINDS: dict[str, Kind] = {
     "normal": lambda rng, d, step, dtype: rng.normal(size=d),
     "flat": lambda rng, d, step, dtype: 0.03 * rng.normal(size=d),
@@ -61,7 +63,7 @@ KINDS: dict[str, Kind] = {
     "peak": lambda rng, d, step, dtype: (np.arange(d) == d // 2).astype(float),
     "at the threshold": lambda rng, d, step, dtype: -(rng.integers(0, 3, size=d) / 2.0) * (np.arange(d) > 0),
     "one bit": lambda rng, d, step, dtype: 1 + np.finfo(dtype).eps * rng.integers(-2, 3, size=d),
-    "scales apart": lambda rng, d, step, dtype: rng.normal(size=d) * 10.0 ** rng.integers(-12, 13, size=d),
+    "scales apart": lambda rng, d, step, dtype: rng.normal(size=d) * _POWERS[rng.integers(25, size=d)],
     "filled with -1e4": _filled(-1e4),
     "filled with -1e16": _filled(-1e16),
     "filled with -1e18": _filled(-1e18),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from conformance import jax_front, judge
+from conformance import judge
+from conformance_frameworks import jax_front
 
 pytest.importorskip("jax")
 

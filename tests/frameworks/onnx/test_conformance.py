@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from conformance import RUNNERS, judge
+from conformance import judge
+from conformance_frameworks import onnx
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
 
 
 def test_all_cases_pass() -> None:
-    passed, total, failed = judge(RUNNERS["onnx"][1]())
+    passed, total, failed = judge(onnx())
     assert failed == []
     assert passed == total > 1000

@@ -14,6 +14,9 @@ from torch.compiler import is_compiling
 # torch 2.6 does not have it; programs that its compiler traces count as exported, which have no fused operators.
 is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", is_compiling)
 
+# Inside, an operator calls its kernel for the device instead of the one with derivatives.
+below_autograd: Any = torch._C._AutoDispatchBelowAutograd
+
 TYPES = (Tensor, torch.nn.Parameter)
 
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regmax.arrays import check_plain, is_array
+from regmax.arrays import as_number, check_plain, is_array
 from regmax.frontends.checks import check_dim, check_mask, check_scores, parameter_shape
 from regmax.frontends.torch.modes import is_plain
 from regmax.regularizers.base import Bounds
@@ -68,6 +68,7 @@ def prepare(
 
 def _parameter(call: str, value: Any, bounds: Bounds, x: Tensor, dim: int) -> Any:
     """A strength, checked against its bounds: a number, or a tensor that broadcasts to x[..., :1], `dim` last."""
+    value = as_number(value)
     bounds.check(value)
     if not is_array(value):
         return value
