@@ -59,3 +59,41 @@ def test_the_explorer_shows_the_recorded_weights(mapping: str, tmp_path: Path) -
     assert plots.write_explorer(examples, tmp_path / "page.html").is_file()
     with pytest.raises(ValueError, match=r"as many tokens as the weights have keys and queries. Got 3 and 3"):
         plots.record_examples(found, list("abc"))
+
+
+def made_record(y: np.ndarray) -> dict[str, list[torch.Tensor]]:
+    """A record of the given weights (heads, queries, keys)."""
+    return {"attend": [torch.tensor(y[None], dtype=torch.float32)]}
+
+
+def test_the_explorer_keeps_every_zero_of_the_recorded_weights() -> None:
+    # float32 weights whose sum is below or above 1 by a rounding error, and a weight smaller than that error.
+    x = torch.randn(2, 300, 40, generator=torch.Generator().manual_seed(1))
+    y = regmax.entmax(3 * x, alpha=1.25).numpy()
+    y[0, :, 7] = np.where(y[0, :, 7] == 0, np.float32(1e-9), y[0, :, 7])
+    assert {-1.0, 1.0} <= set(np.sign(y.astype(np.float64).sum(-1) - 1).ravel())
+    (example,) = plots.record_examples(
+        made_record(y), [f"s{k}" for k in range(40)], [f"t{k}" for k in range(300)]
+    ).examples
+    for view, expected in zip(example.views, y, strict=True):
+        stored = view.scores.astype(np.float32).astype(np.float64)  # as the page has them
+        shown = view.mapping(stored)
+        np.testing.assert_array_equal(shown == 0, expected == 0)
+        np.testing.assert_allclose(shown, expected, atol=1e-6)
+
+
+def test_only_a_model_whose_heads_are_all_causal_has_deleted_positions() -> None:
+    past = np.tril(np.ones((4, 4))) / np.arange(1, 5)[:, None]
+    past[2] = [1, 0, 0, 0]
+    both = np.stack([past, past[::-1, ::-1]])
+    words = list("abcd")
+    for heads, deleted in ((both, False), (np.stack([past, past]), True)):
+        (example,) = plots.record_examples(made_record(heads), words).examples
+        assert [bool(np.isinf(view.scores).any()) for view in example.views] == [deleted, deleted]
+
+
+def test_a_query_without_keys_is_shown_as_masked() -> None:
+    y = np.array([[[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]])
+    (example,) = plots.record_examples(made_record(y), list("abc"), list("xy")).examples
+    (view,) = example.views
+    np.testing.assert_allclose(view.mapping(view.scores), [[0.5, 0.5, 0.0], [np.nan] * 3], atol=1e-6)

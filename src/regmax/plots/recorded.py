@@ -68,21 +68,33 @@ def record_examples(
 def _views(
     record: Mapping[str, Any], shape: tuple[int, int], target: tuple[str, ...], batch: int, call: int
 ) -> Iterator[View]:
-    for name, calls in record.items():
-        y = array(calls[call])[batch]
-        heads = y.reshape(-1, *y.shape[-2:]) if y.ndim > 1 else y.reshape(1, 1, -1)
-        if heads.shape[1:] != shape:
-            continue  # attention between other sequences
+    layers = {name: _heads(array(calls[call])[batch]) for name, calls in record.items()}
+    fitting = {name: heads for name, heads in layers.items() if heads.shape[1:] == shape}
+    # A single sparse head may leave out the future by itself; a causal model does so in all heads.
+    square = shape[0] == shape[1]
+    causal = square and not any(np.triu(heads, 1).any() for heads in fitting.values())
+    for name, heads in fitting.items():
         for number, head in enumerate(heads, start=1):
-            scores, mapping = _scores(head)
+            scores, mapping = _scores(head, causal=causal)
             label = f"{name}, head {number}" if len(heads) > 1 else name
             yield View(label, target, scores, mapping, layer=name)
 
 
-def _scores(y: NDArray[np.float64]) -> tuple[NDArray[np.float64], Setting]:
-    """Scores that a mapping takes back to y; positions that no row of a causal model sees are deleted."""
-    causal = y.shape[0] == y.shape[1] and not np.triu(y, 1).any()
+def _heads(y: NDArray[np.float64]) -> NDArray[np.float64]:
+    return y.reshape(-1, *y.shape[-2:]) if y.ndim > 1 else y.reshape(1, 1, -1)
+
+
+def _scores(y: NDArray[np.float64], *, causal: bool) -> tuple[NDArray[np.float64], Setting]:
+    """Scores that a mapping takes back to y; positions that no row of a causal model sees are deleted.
+
+    sparsemax maps weights that sum to 1 to themselves. Recorded ones do so only up to rounding, also because the page
+    stores float32: if the sum is smaller, sparsemax would give the zeros what is missing, and if it is larger, take it from
+    the smallest weights. So all sums are made smaller by more than rounding, and the zeros are far enough below 0.
+    """
     seen = np.tril(np.ones(y.shape, bool)) if causal else np.ones(y.shape, bool)
+    seen &= y.any(-1, keepdims=True)  # the query of a row without weights sees nothing
     if (y[seen] > 0).all():
-        return scores_of(y), Setting("softmax")
-    return np.where(seen, y, -np.inf), Setting("sparsemax")
+        return np.where(seen, scores_of(y), -np.inf), Setting("softmax")
+    total = np.where(seen.any(-1, keepdims=True), y.sum(-1, keepdims=True), 1.0)
+    x = np.where(y > 0, y / total * (1 - 2.0**-22), -(2.0**-20))
+    return np.where(seen, x, -np.inf), Setting("sparsemax")
