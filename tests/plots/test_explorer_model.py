@@ -11,7 +11,7 @@ import torch
 
 import regmax
 from regmax.cli import main
-from regmax.plots import compare_examples, model_examples
+from regmax.plots import Setting, compare_examples, model_examples
 
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
@@ -122,3 +122,19 @@ def test_a_model_that_was_saved_with_a_mapping_shows_its_own_weights(tmp_path: P
         assert view.mapping is not None
         np.testing.assert_allclose(view.mapping(view.scores), y, atol=1e-6)
     assert any((y == 0).any() for y in heads)
+
+
+def test_the_heads_of_a_sparsified_model_are_named_with_their_strengths(tmp_path: Path) -> None:
+    sparse = regmax.integrations.transformers
+    model = bert().eval()
+    ids = torch.tensor([[WORDS.index(word) for word in TEXT.split()]])
+    report = sparse.sparsify_attention(model, [{"input_ids": ids}], mapping="entmax", tolerance=0.3)
+    saved(model, tmp_path)
+    sparse.save_pretrained(model, tmp_path)
+    (example,) = model_examples(tmp_path, [TEXT]).examples
+    assert "weights that the model computed" in example.note
+    for view, head in zip(example.views, report.heads, strict=True):
+        label = Setting(
+            "softmax" if head.strengths is None else "entmax", tuple((head.strengths or {}).items())
+        ).label
+        assert view.name.endswith(f": {label}")

@@ -17,6 +17,7 @@ from regmax.plots.settings import Setting
 from regmax.plots.text import readable
 
 LONGEST = 128  # tokens that an encoder-decoder generates at most
+RECORDED = "These are the weights that the model computed: sparsemax with γ = 1 leaves them as they are."
 
 
 def model_examples(folder: Path | str, texts: Sequence[str]) -> Examples:
@@ -89,18 +90,34 @@ def _recorded(folder: Path | str, config: Any, tokenizer: Any, texts: Sequence[s
         tokens = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0])
         found = record_examples(record, tokens, title=f"Attention of {Path(folder).name}")
         (example,) = found.examples
-        examples.append(replace(example, name=text, views=tuple(_numbered(example.views))))
+        views = tuple(_numbered(example.views, _head_labels(config)))
+        examples.append(replace(example, name=text, note=RECORDED, views=views))
     return replace(found, examples=tuple(examples))
 
 
-def _numbered(views: Sequence[View]) -> Iterator[View]:
-    """The views with the names of a model's, "layer 1, head 2", instead of its modules'."""
+def _head_labels(config: Any) -> dict[str, list[str]]:
+    """Of a sparsified model: the mapping and strengths of every head, by the name of its layer."""
+    return {
+        layer: [
+            Setting("softmax" if each is None else chosen["mapping"], tuple((each or {}).items())).label
+            for each in chosen["heads"]
+        ]
+        for layer, chosen in config.regmax.get("layers", {}).items()
+        if "heads" in chosen
+    }
+
+
+def _numbered(views: Sequence[View], labels: dict[str, list[str]]) -> Iterator[View]:
+    """The views with the names of a model's, "layer 1, head 2", instead of its modules', and their strengths."""
     layers = list(dict.fromkeys(view.layer for view in views))
     heads: Counter[str] = Counter()
     for view in views:
         heads[view.layer] += 1
         layer = f"layer {layers.index(view.layer) + 1}"
-        yield replace(view, name=f"{layer}, head {heads[view.layer]}", layer=layer)
+        name = f"{layer}, head {heads[view.layer]}"
+        if view.layer in labels:
+            name += f": {labels[view.layer][heads[view.layer] - 1]}"
+        yield replace(view, name=name, layer=layer)
 
 
 def _self_attention(model: Any, tokenizer: Any, text: str) -> Example:

@@ -88,8 +88,9 @@ def _scores(y: NDArray[np.float64], *, causal: bool) -> tuple[NDArray[np.float64
     """Scores that a mapping takes back to y; positions that no row of a causal model sees are deleted.
 
     sparsemax maps weights that sum to 1 to themselves. Recorded ones do so only up to rounding, also because the page
-    stores float32: if the sum is smaller, sparsemax would give the zeros what is missing, and if it is larger, take it from
-    the smallest weights. So all sums are made smaller by more than rounding, and the zeros are far enough below 0.
+    stores float32. If the sum is smaller than 1, sparsemax gives the rest to the zeros; if it is larger, it takes the
+    excess from the smallest weights. So all sums are made smaller by more than rounding, and the zeros far enough
+    below 0.
     """
     seen = np.tril(np.ones(y.shape, bool)) if causal else np.ones(y.shape, bool)
     seen &= y.any(-1, keepdims=True)  # the query of a row without weights sees nothing
