@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from browser import Page
 
 import regmax
 from regmax import plots
@@ -97,3 +99,16 @@ def test_a_query_without_keys_is_shown_as_masked() -> None:
     (example,) = plots.record_examples(made_record(y), list("abc"), list("xy")).examples
     (view,) = example.views
     np.testing.assert_allclose(view.mapping(view.scores), [[0.5, 0.5, 0.0], [np.nan] * 3], atol=1e-6)
+
+
+def test_a_zero_of_recorded_weights_has_no_sign(tab: Callable[..., Page], tmp_path: Path) -> None:
+    y = np.array([[[0.75, 0.25, 0.0], [0.0, 0.5, 0.5]]])
+    path = plots.write_explorer(
+        plots.record_examples(made_record(y), list("abc"), list("xy")), tmp_path / "page.html"
+    )
+    page = tab().open(path)
+    page.evaluate("document.getElementById('all-words')?.click()")
+    scores = page.evaluate(
+        "[...document.querySelectorAll('#numbers td.score')].map((cell) => cell.textContent)"
+    )
+    assert scores == ["0.75", "0.25", "0.00"]

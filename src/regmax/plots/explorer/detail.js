@@ -75,13 +75,15 @@ function numbersTable(panels, row, column, all, showAll) {
   return [node("thead", {}, head), node("tbody", {}, ...lines)];
 }
 
+const rounded = (score) => score.toFixed(2).replace(/^-(0\.00)$/, "$1");
+
 function numbersLine(token, j, own, shared, marked) {
   const line = node("tr", { className: marked ? "marked" : "" });
   line.append(node("th", { scope: "row" }, node("bdi", { textContent: visible(token) })));
   own.forEach(({ scores, y }, k) => {
     const deleted = isDeleted(scores[j]);
     if (k === 0 || !shared)
-      line.append(node("td", { className: "score", textContent: deleted ? "masked" : scores[j].toFixed(2) }));
+      line.append(node("td", { className: "score", textContent: deleted ? "masked" : rounded(scores[j]) }));
     line.append(node("td", {}, deleted ? "" : weightBar(y[j])));
   });
   return line;
