@@ -100,15 +100,13 @@ site: $(INSTALLED)
 # The instances of a template are merged: a line counts as covered if any instruction set or type reaches it.
 COVERAGE := build/coverage
 WITH_COUNTERS := REGMAX_LIBRARY=$(CURDIR)/$(COVERAGE)/core/_core.so
-# Deselected, because coverage slows down the import that it times.
-TIMED := tests/kernels/test_threads.py::test_importing_regmax_is_quick
 coverage: $(INSTALLED) ## which lines of Python and of the core the tests reach; `make coverage TESTS="tests/laws ..."` runs some of them
 	cmake -G Ninja -S . -B $(COVERAGE)/core -DCMAKE_CXX_COMPILER=$(CXX) -DCMAKE_CXX_FLAGS="--coverage -fprofile-update=atomic" --log-level=WARNING
 	cmake --build $(COVERAGE)/core
 	mkdir -p $(COVERAGE)/html
 	find $(COVERAGE) -name '*.gcda' -delete
 	coverage erase
-	$(WITH_COUNTERS) pytest -q --cov --cov-report= --deselect $(TIMED) $(TESTS)
+	$(WITH_COUNTERS) pytest -q --cov --cov-report= $(TESTS)
 	$(WITH_COUNTERS) python tests/support/adversarial.py --rows 400000
 	coverage xml -q -o $(COVERAGE)/python.xml
 	gcovr --root . --filter csrc/ --json $(COVERAGE)/core.json $(COVERAGE)/core

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 import warnings
 from typing import Any
 
@@ -258,20 +257,29 @@ def test_a_regularizer_without_value_cannot_be_made() -> None:
         regmax.SmoothRegularizer()  # type: ignore[abstract]
 
 
+class Counted(Tsallis):
+    """Counts the rows whose Omega is evaluated."""
+
+    rows = 0
+
+    def value(self, y: torch.Tensor) -> torch.Tensor:
+        """The negative entropy."""
+        self.rows += y.shape[:-1].numel()
+        return super().value(y)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_ten_thousand_rows_take_less_than_two_seconds(dtype: torch.dtype) -> None:
-    """Of processor time, forward and backward; entmax's bisection takes 0.1 s."""
+def test_converged_rows_are_not_evaluated_again(dtype: torch.dtype) -> None:
+    """About 26 evaluations per row, forward and backward. A few slow rows need four times as many."""
     x = torch.randn(10240, 20, generator=torch.Generator().manual_seed(1), dtype=dtype).requires_grad_()
+    omega = Counted(1.3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        regmax.regularized_argmax(Tsallis(1.3), x[:2])  # imports
-        start = time.process_time()
-        y = regmax.regularized_argmax(Tsallis(1.3), x)
+        y = regmax.regularized_argmax(omega, x)
         y.square().sum().backward()
-        elapsed = time.process_time() - start
     expected = entmax(x.detach().double().numpy(), 1.3)
     np.testing.assert_allclose(y.detach().numpy(), expected, rtol=0, atol=1e-9 if dtype == DOUBLE else 1e-7)
-    assert elapsed < 2
+    assert omega.rows < 32 * len(x)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 10.0, 1e3, 1e6])
