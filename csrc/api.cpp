@@ -13,6 +13,7 @@
 #pragma GCC visibility pop
 
 #include "runtime/calls.hpp"
+#include "runtime/int8.hpp"
 #include "runtime/threads.hpp"
 #include "runtime/tiers.hpp"
 
@@ -207,6 +208,18 @@ int32_t regmax_use_instruction_set(const char* name) {
 }
 
 int32_t regmax_force_tier(const char* name) { return force_tier(name) ? REGMAX_OK : REGMAX_BAD_ARGUMENT; }
+
+int32_t regmax_int8(void) { return int8_screen(); }
+
+void regmax_use_int8(int32_t on) { use_int8(on != 0); }
+
+void regmax_screen_counts(int64_t counts[4], int32_t reset) {
+  const ScreenCounts read = read_screen_counts(reset != 0);
+  counts[0] = read.rows;
+  counts[1] = read.fallbacks;
+  counts[2] = read.rescored;
+  counts[3] = read.candidates;
+}
 
 void regmax_borrow_threads(void (*gomp_parallel)(void (*)(void*), void*, unsigned, unsigned)) {
   borrow_threads(gomp_parallel);

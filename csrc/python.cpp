@@ -209,6 +209,20 @@ PyObject* borrow_threads(PyObject*, PyObject* address) {
   Py_RETURN_NONE;
 }
 
+PyObject* int8(PyObject*, PyObject*) { return PyBool_FromLong(regmax_int8()); }
+
+PyObject* use_int8(PyObject*, PyObject* on) {
+  regmax_use_int8(on == Py_True);
+  Py_RETURN_NONE;
+}
+
+PyObject* screen_counts(PyObject*, PyObject* reset) {
+  int64_t counts[4];
+  regmax_screen_counts(counts, reset == Py_True);
+  return Py_BuildValue("LLLL", static_cast<long long>(counts[0]), static_cast<long long>(counts[1]),
+                       static_cast<long long>(counts[2]), static_cast<long long>(counts[3]));
+}
+
 PyObject* abi_version(PyObject*, PyObject*) { return PyLong_FromLong(regmax_abi_version()); }
 
 using FastCall = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t);
@@ -229,6 +243,9 @@ PyMethodDef methods[] = {
     {"use_instruction_set", choose_by_name<regmax_use_instruction_set>, METH_O, nullptr},
     {"force_tier", choose_by_name<regmax_force_tier>, METH_O, nullptr},
     {"borrow_threads", borrow_threads, METH_O, nullptr},
+    {"int8", int8, METH_NOARGS, nullptr},
+    {"use_int8", use_int8, METH_O, nullptr},
+    {"screen_counts", screen_counts, METH_O, nullptr},
     {"abi_version", abi_version, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -163,6 +163,18 @@ int32_t regmax_use_instruction_set(const char* name);
  * scalar tier serves the rows that the named one leaves. NULL removes the restriction. */
 int32_t regmax_force_tier(const char* name);
 
+/* Whether attention in float32 screens keys in 8 bits where that is faster: the results have the same bits. It is on if
+ * this machine has AVX-512 VNNI, unless the environment has REGMAX_INT8=0. */
+int32_t regmax_int8(void);
+
+/* Switch it on (1) or off (0), for tests and benchmarks; without VNNI it stays off. */
+void regmax_use_int8(int32_t on);
+
+/* What the screen did in all calls since the last reset: counts[0] query rows were screened, counts[1] of them took the
+ * float path after all, counts[2] keys were scored again in float32, and counts[3] keys were left as candidates in the
+ * rows that did not take the float path. */
+void regmax_screen_counts(int64_t counts[4], int32_t reset);
+
 /* Take threads from the host program's OpenMP, whose GOMP_parallel this is; NULL: from the core's own pool
  * again. A forked child, in which OpenMP's threads are gone, returns to the pool by itself. */
 void regmax_borrow_threads(void (*gomp_parallel)(void (*work)(void*), void* context, unsigned threads, unsigned flags));

@@ -24,6 +24,7 @@ x86_64-*)
 esac
 compile baseline csrc/kernels.cpp -DREGMAX_ISA=baseline
 compile threads csrc/runtime/threads.cpp
+compile int8 csrc/runtime/int8.cpp
 compile tiers csrc/runtime/tiers.cpp
 # shellcheck disable=SC2086
 compile api csrc/api.cpp $x86

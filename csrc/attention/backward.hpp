@@ -64,7 +64,7 @@ class Backward {
       : call_(call),
         mapping_(mapping),
         dropout_(call.dropout_p, call.seed),
-        keys_(call),
+        keys_(call, false),
         panels_(kv_heads(call) * panel_numbers()) {}
 
   int32_t run() {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 
 #include "attention/gemm.hpp"
 #include "runtime/calls.hpp"
@@ -79,6 +80,14 @@ inline QueryBlock query_block(const regmax_attention& call, int64_t job) {
 // Whether a block with `size` weights is multiplied as a dense matrix.
 inline bool is_dense(const regmax_attention& call, const QueryBlock& block, int64_t size) {
   return static_cast<double>(size) > dense_share * static_cast<double>(block.rows * block.depth(call));
+}
+
+// A bias over gamma. Finite biases stay finite: -inf would delete the key.
+template <class T>
+inline T times_factor(T bias, T factor) {
+  constexpr T lowest = std::numeric_limits<T>::lowest();
+  const T product = bias * factor;
+  return product < lowest && bias >= lowest ? lowest : product;
 }
 
 template <class T>

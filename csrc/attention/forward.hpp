@@ -3,6 +3,9 @@
 //
 // Keys that a mask deletes for all queries are left out when keys are packed. Masks that differ from query to
 // query are applied row by row: a row that keeps a range of keys is a part of the scores, others are compacted.
+//
+// With AVX-512 VNNI, groups of rows are screened in 8 bits first (screen.hpp); only the rows that this leaves are
+// scored in full.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +15,7 @@
 
 #include "attention/blocks.hpp"
 #include "attention/masks.hpp"
+#include "attention/screen.hpp"
 #include "attention/weights.hpp"
 #include "mappings/mapping.hpp"
 #include "rows/cascade.hpp"
@@ -23,15 +27,19 @@ namespace regmax::REGMAX_ISA {
 template <class T>
 class PackedKeys {
  public:
-  explicit PackedKeys(const regmax_attention& call)
-      : kept(call), call_(call), panels_(has_few_queries(call) ? 0 : kv_heads(call) * panel_numbers()) {}
+  PackedKeys(const regmax_attention& call, bool is_screened)
+      : kept(call),
+        screened(call, is_screened),
+        call_(call),
+        panels_(has_few_queries(call) ? 0 : kv_heads(call) * panel_numbers()) {}
 
-  explicit operator bool() const { return kept && panels_; }
+  explicit operator bool() const { return kept && panels_ && screened; }
 
   void pack(int64_t head) {
     kept.read_shared(head);
     if (has_few_queries(call_)) return;
     pack_panels(at(head), kept.index(head), kept.count(head), call_.e, panels_.get() + head * panel_numbers());
+    screened.pack(head, at(head), kept.index(head), kept.count(head));
   }
 
   void pack_all() {
@@ -48,6 +56,7 @@ class PackedKeys {
   }
 
   KeptKeys kept;
+  ScreenedKeysOf<T> screened;
 
  private:
   int64_t panel_numbers() const { return panels_of<T>(call_.keys) * panel_width<T> * call_.e; }
@@ -61,6 +70,7 @@ struct ForwardScratch {
   T *queries, *scores, *maxima, *weights;
   int32_t* columns;
   Workspace workspace;
+  ScreenScratchOf<T> screen;
 
   ForwardScratch(Cutter& cutter, const regmax_attention& call)
       : queries(cutter.take<T>(rows_per_block<T>(call) * call.e)),
@@ -68,7 +78,8 @@ struct ForwardScratch {
         maxima(cutter.take<T>(rows_per_block<T>(call) * lanes<T>)),
         weights(cutter.take<T>(call.keys)),
         columns(cutter.take<int32_t>(call.mask && call.mask_rows > 1 ? lanes<T> * call.keys : 0)),
-        workspace(cutter, call.keys) {}
+        workspace(cutter, call.keys),
+        screen(cutter, call, may_screen<T>(call)) {}
 };
 
 // Updates the maxima by lane with x[begin, end). NaN is ignored: screening catches it.
@@ -97,8 +108,14 @@ template <class T>
 class ForwardBlock {
  public:
   ForwardBlock(const regmax_attention& call, const AttentionMapping<T>& mapping, const PackedKeys<T>& keys,
-               const QueryBlock& block, ForwardScratch<T>& s)
-      : call_(call), mapping_(mapping), keys_(keys), block_(block), s_(s), kv_head_(block.head / call.groups) {}
+               const QueryBlock& block, ForwardScratch<T>& s, bool is_screening = false)
+      : call_(call),
+        mapping_(mapping),
+        keys_(keys),
+        block_(block),
+        s_(s),
+        kv_head_(block.head / call.groups),
+        is_screening_(is_screening) {}
 
   bool run(regmax_weights_block& weights, T* out) {
     if (!weigh(weights)) return false;
@@ -116,21 +133,27 @@ class ForwardBlock {
   // Only the weights.
   bool weigh(regmax_weights_block& weights) {
     for (int64_t r = 0; r < block_.rows; ++r) find_length(r);
-    score();
     return mapping_.map(*this, weights);
   }
 
-  // Maps the scored rows to compressed rows of weights; false if memory was exhausted.
+  // Maps the rows to compressed rows of weights; false if memory was exhausted.
   template <class Mapping>
   bool map(regmax_weights_block& weights) {
     CsrRows<T> out(weights, block_.rows, Mapping::joins == Joins::neighbours);
     Cascade<T, Mapping> cascade(longest_row(), forced_tier(), s_.workspace);
-    for (int64_t first = 0; first < block_.rows; first += lanes<T>) {
-      const uint32_t rows = fill_group(first, out);
-      uint32_t fast = 0;
-      for (int r = 0; r < lanes<T> && first + r < block_.rows; ++r)
-        fast |= static_cast<uint32_t>(Mapping::fits_vectors(theta_of(call_, block_.row(call_) + first + r))) << r;
-      cascade.run(out.group, rows & fast, rows & ~fast, out);
+    count_ = 0;
+#if defined(__AVX512F__)
+    if constexpr (can_screen<T>) {
+      if (cascade.screens()) screen<Mapping>(cascade, out);
+    }
+#endif
+    if (!is_screened_) {
+      for (int64_t r = 0; r < block_.rows; ++r) rows_[count_++] = r;
+    }
+    if (count_ > 0) score();
+    for (int64_t first = 0; first < count_; first += lanes<T>) {
+      const uint32_t rows = fill_group(first, out), fast = rows & fast_rows<Mapping>(rows_ + first, count_ - first);
+      cascade.run(out.group, fast, rows & ~fast, out);
     }
     costly_rows_ = cascade.costly_rows();
     return !out.failed();
@@ -158,22 +181,104 @@ class ForwardBlock {
     begin_[r] = range.begin < length_[r] ? range.begin : length_[r];
   }
 
-  void score() {
-    const int64_t longest = longest_row();
-    int64_t shortest = longest, first = longest;
-    bool by_panel = !call_.bias;
+  // The bits of the rows that the vector tiers may map, of the first `left` of these rows, at most a group.
+  template <class Mapping>
+  uint32_t fast_rows(const int64_t* rows, int64_t left) const {
+    uint32_t fast = 0;
+    for (int r = 0; r < lanes<T> && r < left; ++r)
+      fast |= static_cast<uint32_t>(Mapping::fits_vectors(theta_of(call_, block_.row(call_) + rows[r]))) << r;
+    return fast;
+  }
+
+#if defined(__AVX512F__)
+  // Maps the rows that 8 bits can screen; the others are left in rows_.
+  template <class Mapping>
+  void screen(Cascade<T, Mapping>& cascade, CsrRows<T>& out) {
+    const auto& keys = keys_.screened;
+    if (!is_screening_ || !keys.usable(kv_head_) || !all_long()) return;
+    is_screened_ = true;
+    ScreenCounts counts{};
+    for (int64_t first = 0; first < block_.rows; first += lanes<T>) {
+      const int64_t rest = block_.rows - first < lanes<T> ? block_.rows - first : lanes<T>;
+      int64_t rows[lanes<T>];
+      for (int64_t r = 0; r < rest; ++r) rows[r] = first + r;
+      uint32_t left = all_lanes<T> >> (lanes<T> - rest);
+      if (keys.is_worth_it(kv_head_)) {
+        ScreenedGroup group(call_, keys, kv_head_, s_.screen);
+        const uint32_t bounded = screen_group<Mapping>(group, rows, rest, left & fast_rows<Mapping>(rows, rest), out);
+        left &= ~bounded | cascade.run_bounded(out.group, bounded, out);
+        counts.rows += rest;
+        counts.fallbacks += __builtin_popcount(left);
+        counts.rescored += group.rescored;
+        for (int64_t r = 0; r < rest; ++r) counts.candidates += left >> r & 1 ? 0 : group.candidates[r];
+        // Rows that fall back cost the product twice, others save about .6 of it.
+        const int64_t saved = 3 * (rest - 2 * __builtin_popcount(left)) * length_[rows[rest - 1]] / 5;
+        if (screen_scores * rest + rescored_scores * group.rescored > saved) keys.skip(kv_head_);
+      }
+      for (; left; left &= left - 1) rows_[count_++] = first + __builtin_ctz(left);
+    }
+    count_screened(counts);
+  }
+
+  bool all_long() const {
     for (int64_t r = 0; r < block_.rows; ++r) {
+      if (length_[r] - begin_[r] < least_screened_row) return false;
+    }
+    return true;
+  }
+
+  // Approximate scores of a group of rows, and the exact maxima by lane; returns the rows for which this succeeded.
+  template <class Mapping>
+  uint32_t screen_group(ScreenedGroup& group, const int64_t* rows, int64_t count, uint32_t wanted, CsrRows<T>& out) {
+    int64_t longest = 0;
+    for (int r = 0; r < lanes<T>; ++r) {
+      T* const query = s_.queries + r * call_.e;
+      const bool is_wanted = wanted >> r & 1 && !is_tiny(gamma_of(call_, block_.row(call_) + rows[r < count ? r : 0]));
+      if (is_wanted) scale_query(rows[r], query);
+      if (!group.add_query(r, is_wanted ? query : nullptr)) wanted &= ~(1u << r);
+      if (r < count) longest = length_[rows[r]] > longest ? length_[rows[r]] : longest;
+    }
+    group.multiply(longest, s_.scores, stride_);
+    out.begin();
+    for (int r = 0; r < count; ++r) {
+      if (!(wanted >> r & 1)) continue;
+      const int64_t i = rows[r];
+      const Line line = finish_line(i, r, scores(r));
+      out.add(r, i, line.x, line.length, line.columns, theta_of(call_, block_.row(call_) + i));
+      const bool is_shifted = call_.bias || gaps_[i] || begin_[i] > 0;
+      const BoundedRow bounded{s_.queries + r * call_.e, line.x,    line.length, line.columns, bias_row(i),
+                               bias_factor(i),           is_shifted};
+      const double reach = 1.01 * Mapping::reach(theta_of(call_, block_.row(call_) + i));
+      if (line.length < least_screened_row || !group.add_row(r, bounded, static_cast<float>(reach)))
+        wanted &= ~(1u << r);
+      out.group.errors[r] = group.largest_error[r];
+    }
+    group.find_maxima(wanted, s_.maxima);
+    out.group.maxima = s_.maxima;
+    out.group.bounded = &group;
+    return wanted;
+  }
+#endif
+
+  // Scores the rows of rows_.
+  void score() {
+    int64_t longest = 0, shortest = call_.keys, first = call_.keys;
+    bool by_panel = !call_.bias;
+    for (int64_t k = 0; k < count_; ++k) {
+      const int64_t r = rows_[k];
+      longest = length_[r] > longest ? length_[r] : longest;
       shortest = length_[r] < shortest ? length_[r] : shortest;
       first = begin_[r] < first ? begin_[r] : first;
       by_panel = by_panel && begin_[r] == 0 && !gaps_[r] && !is_tiny(gamma_of(call_, block_.row(call_) + r));
+      scale_query(r, s_.queries + k * call_.e);
     }
-    scale_queries();
-    const int64_t tiled = (block_.rows + score_rows - 1) / score_rows * score_rows;
+    const int64_t tiled = (count_ + score_rows - 1) / score_rows * score_rows;
+    for (int64_t i = count_ * call_.e; i < tiled * call_.e; ++i) s_.queries[i] = 0;
     for (int64_t i = 0; i < tiled * lanes<T>; ++i) s_.maxima[i] = -std::numeric_limits<T>::infinity();
     done_ = 0;
     if (has_few_queries(call_)) {
-      return multiply_in_place(s_.queries, block_.rows, call_.e, keys_.at(kv_head_), keys_.kept.index(kv_head_),
-                               longest, s_.scores, stride_);
+      return multiply_in_place(s_.queries, count_, call_.e, keys_.at(kv_head_), keys_.kept.index(kv_head_), longest,
+                               s_.scores, stride_);
     }
     // Maxima come with the products, for the panels that all rows cover and if no bias or mask follows.
     const int64_t whole = by_panel ? shortest / panel_width<T> : 0;
@@ -184,14 +289,11 @@ class ForwardBlock {
     done_ = whole * panel_width<T>;
   }
 
-  void scale_queries() {
-    const T* const q = typed<T>(call_.q) + block_.row(call_) * call_.e;
-    for (int64_t r = 0; r < block_.rows; ++r) {
-      const double gamma = gamma_of(call_, block_.row(call_) + r);
-      const T factor = static_cast<T>(is_tiny(gamma) ? call_.scale : call_.scale / gamma);
-      for (int64_t i = r * call_.e; i < (r + 1) * call_.e; ++i) s_.queries[i] = factor * q[i];
-    }
-    for (int64_t i = block_.rows * call_.e; i < rows_per_block<T>(call_) * call_.e; ++i) s_.queries[i] = 0;
+  void scale_query(int64_t r, T* scaled) const {
+    const T* const q = typed<T>(call_.q) + (block_.row(call_) + r) * call_.e;
+    const double gamma = gamma_of(call_, block_.row(call_) + r);
+    const T factor = static_cast<T>(is_tiny(gamma) ? call_.scale : call_.scale / gamma);
+    for (int64_t i = 0; i < call_.e; ++i) scaled[i] = factor * q[i];
   }
 
   int64_t longest_row() const {
@@ -200,54 +302,67 @@ class ForwardBlock {
     return longest;
   }
 
-  // The group of rows from `first` on; returns the bits of those that have scores.
+  // The group of scored rows from the k-th on; returns the bits of those that have scores.
   uint32_t fill_group(int64_t first, CsrRows<T>& out) {
-    const int64_t rest = block_.rows - first;
     uint32_t rows = 0;
-    out.begin(first);
-    for (int r = 0; r < lanes<T> && r < rest; ++r) {
-      add_row(first + r, r, out);
-      rows |= static_cast<uint32_t>(out.group.length[r] > 0) << r;
+    out.begin();
+    for (int r = 0; r < lanes<T> && first + r < count_; ++r) {
+      const int64_t i = rows_[first + r];
+      const Line line = finish_line(i, r, scores(first + r));
+      const double gamma = gamma_of(call_, block_.row(call_) + i);
+      if (is_tiny(gamma)) {
+        divide_row(line.x, line.length, max_lanes<T>(lane_maxima(line.x, line.length)), gamma, line.x);
+      }
+      out.add(r, i, line.x, line.length, line.columns, theta_of(call_, block_.row(call_) + i));
+      widen_maxima(line.x, done_, line.length, s_.maxima + (first + r) * lanes<T>);
+      rows |= static_cast<uint32_t>(line.length > 0) << r;
     }
     out.group.maxima = s_.maxima + first * lanes<T>;
     return rows;
   }
 
-  // Adds row i of the block to a group: with its bias, without the keys that its own mask deletes.
-  void add_row(int64_t i, int r, CsrRows<T>& out) {
+  struct Line {
+    T* x;
+    int64_t length;
+    const int32_t* columns;
+  };
+
+  // Row i of the block from its scores of all packed keys: with its bias, without the keys that its own mask deletes. r
+  // is its place in the group.
+  Line finish_line(int64_t i, int r, T* all) {
     const int64_t begin = begin_[i];
-    T* const x = scores(i) + begin;
-    int64_t length = length_[i] - begin;
-    const int32_t* columns = keys_.kept.index(kv_head_);
-    if (begin > 0) columns = keys_.kept.columns_from(begin);
-    if (call_.bias) add_bias(i, columns, length, x);
+    Line line{all + begin, length_[i] - begin, keys_.kept.index(kv_head_)};
+    if (begin > 0) line.columns = keys_.kept.columns_from(begin);
+    if (call_.bias) add_bias(i, line);
     if (gaps_[i]) {
       int32_t* const kept = s_.columns + r * call_.keys;
-      length = compact_scores(x, mask_row(i), begin, length, kept);
-      columns = kept;
+      line.length = compact_scores(line.x, mask_row(i), begin, line.length, kept);
+      line.columns = kept;
     }
-    const double gamma = gamma_of(call_, block_.row(call_) + i);
-    if (is_tiny(gamma)) divide_row(x, length, max_lanes<T>(lane_maxima(x, length)), gamma, x);
-    out.add(r, x, length, columns, theta_of(call_, block_.row(call_) + i));
-    widen_maxima(x, done_, length, s_.maxima + i * lanes<T>);
+    return line;
   }
 
-  // Finite biases stay finite: -inf would delete the key.
-  void add_bias(int64_t i, const int32_t* columns, int64_t length, T* x) const {
-    constexpr T lowest = std::numeric_limits<T>::lowest(), infinity = std::numeric_limits<T>::infinity();
+  // The biases of a row's keys, nullptr without any, and the factor that they are multiplied by.
+  const T* bias_row(int64_t i) const {
+    if (!call_.bias) return nullptr;
     const int64_t slice = call_.bias_slices[block_.head_of(call_, i)];
     const int64_t line = slice * call_.bias_rows + (call_.bias_rows > 1 ? block_.query(call_, i) : 0);
-    const T* const bias = typed<T>(call_.bias) + line * call_.keys;
+    return typed<T>(call_.bias) + line * call_.keys;
+  }
+  T bias_factor(int64_t i) const {
     const double gamma = gamma_of(call_, block_.row(call_) + i);
-    if (gamma == 1 && !columns) {
-      for (int64_t j = 0; j < length; ++j) x[j] += bias[j];
+    return static_cast<T>(is_tiny(gamma) ? 1 : 1 / gamma);
+  }
+
+  void add_bias(int64_t i, const Line& line) const {
+    const T* const bias = bias_row(i);
+    const T factor = bias_factor(i);
+    if (factor == 1 && !line.columns) {
+      for (int64_t j = 0; j < line.length; ++j) line.x[j] += bias[j];
       return;
     }
-    const T factor = static_cast<T>(is_tiny(gamma) ? 1 : 1 / gamma);
-    for (int64_t j = 0; j < length; ++j) {
-      const T number = bias[columns ? columns[j] : j], divided = number * factor;
-      x[j] += divided == -infinity && number >= lowest ? lowest : divided;
-    }
+    for (int64_t j = 0; j < line.length; ++j)
+      line.x[j] += times_factor(bias[line.columns ? line.columns[j] : j], factor);
   }
 
   // x begins at key `begin`.
@@ -294,9 +409,12 @@ class ForwardBlock {
   const QueryBlock block_;
   ForwardScratch<T>& s_;
   const int64_t kv_head_;
+  const bool is_screening_;  // whether keys_ has the keys in 8 bits
+  bool is_screened_ = false;
   const int64_t stride_ = scores_stride<T>(call_);
   int64_t costly_rows_ = 0;
-  int64_t done_ = 0;  // the maxima of every row cover this many scores
+  int64_t done_ = 0;              // the maxima of every row cover this many scores
+  int64_t rows_[64], count_ = 0;  // the rows of the block that are scored
   int64_t begin_[64] = {}, length_[64] = {};
   bool gaps_[64] = {};  // the row's own mask deletes keys between these
 };
@@ -331,13 +449,14 @@ int32_t attention_forward(const regmax_attention& call, regmax_weights* weights)
     if (!weights->blocks) return REGMAX_OUT_OF_MEMORY;
   }
   return with_attention_mapping<T>(call, [&](const AttentionMapping<T>& mapping) {
-    PackedKeys<T> keys(call);
+    const bool is_screening = may_screen<T>(call);
+    PackedKeys<T> keys(call, is_screening);
     if (!keys) return int32_t{REGMAX_OUT_OF_MEMORY};
     keys.pack_all();
     return run_with_scratch<ForwardScratch<T>>(
         blocks, call.threads, call, [&](int64_t job, ForwardScratch<T>& scratch) {
           const QueryBlock block = query_block<T>(call, job);
-          ForwardBlock<T> forward(call, mapping, keys, block, scratch);
+          ForwardBlock<T> forward(call, mapping, keys, block, scratch, is_screening);
           T* const block_out = static_cast<T*>(call.out) + block.row(call) * call.e_v;
           regmax_weights_block unwanted{};
           regmax_weights_block& wanted = weights ? weights->blocks[job] : unwanted;

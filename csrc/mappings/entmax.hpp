@@ -97,6 +97,7 @@ struct Entmax15 : JoinsNothing {
   static constexpr bool on_simplex = true;
   static bool accepts(double alpha) { return alpha >= 1 && alpha <= 2; }
   static bool is_sparsemax(double alpha) { return alpha == 2; }
+  static double reach(double) { return 2; }
 
   // --- Lane tier ---
   static bool fits_vectors(double) { return true; }
@@ -222,6 +223,7 @@ struct Entmax : Entmax15 {
 
   // Nearer to 1, the weights of float32 rows reach its subnormal numbers.
   static bool fits_vectors(double alpha) { return alpha >= 1.02 && alpha < 2; }
+  static double reach(double alpha) { return alpha > 1.001 ? 1 / (alpha - 1) : 1000; }
 
   // --- Whole-row tier: in float64 the powers would lose the last digits ---
   template <class T>

@@ -15,6 +15,7 @@
 //   omega(row, theta, d, w)  Omega of the weights of d kept positions, and its derivative in theta
 //   is_constant(row)         whether J is zero
 //
+//   reach(theta)             no maximum by lane that is farther than this below the largest moves a cut
 //   fits_vectors(theta)      whether the vector tiers are accurate with this strength
 //   Lanes<T>                 cut and row_cut; add_row (false: leave the row); solve (returns unreliable lanes); joined
 //

@@ -38,7 +38,8 @@ struct Oscarmax : HasLam {
     // False for uniform rows, which the scalar tier recognises.
     bool add_row(int r, const ScreenedRow<T>& row) {
       if (row.count == row.length && is_one_cluster(row.x, row.length, row.top, row.theta * row.gamma)) return false;
-      low_count_[r] = static_cast<T>(count_above(row.x, row.length, row.top, low_cut_[r] * row.gamma));
+      // Too many of them only make the certificate stricter.
+      low_count_[r] = static_cast<T>(count_above(row.x, row.length, row.top, row.lowest(low_cut_[r] * row.gamma)));
       return true;
     }
 

@@ -46,6 +46,13 @@ struct ScreenedRow {
   int count;
   bool may_have_deleted;  // false if no score is -inf
   T gamma;                // of the scores: a cut of the divided scores is multiplied by it
+  T error;                // how far x may be from the scores, candidates excepted
+
+  // No score above `level`, relative to the top, has its x at or below this.
+  T lowest(T level) const {
+    const T size = (top < 0 ? -top : top) + (level < 0 ? -level : level);
+    return error > 0 ? level - error - 16 * rounding<T> * size : level;
+  }
 };
 
 // A mapping whose lanes need no facts about a row but its candidates.
@@ -190,6 +197,7 @@ struct CompactedRow {
 // What mappings have in common that join nothing, or whose strength is a lam.
 struct JoinsNothing {
   static constexpr Joins joins = Joins::nothing;
+  static double reach(double) { return 1; }
 
   // A single weight is one, whatever the scores: J is zero.
   template <class T>
@@ -201,6 +209,7 @@ struct JoinsNothing {
 struct HasLam {
   static bool accepts(double lam) { return lam >= 0 && std::isfinite(lam); }
   static bool is_sparsemax(double lam) { return lam == 0; }
+  static double reach(double) { return 1; }
 };
 
 }  // namespace regmax::REGMAX_ISA

@@ -37,13 +37,27 @@ class Cascade {
     for (left |= slow; left; left &= left - 1) costly_ += !map_scalar_row<T, Mapping>(__builtin_ctz(left), w_, out);
   }
 
+  // Whether a tier that needs no whole rows comes first.
+  bool screens() const { return by_powers ? whole_ : lanes_first_; }
+
+  // Maps rows whose scores are known by bounds; returns the bits of those that need all their scores. The others get
+  // the same bits as from run().
+  template <class Out>
+  uint32_t run_bounded(const RowGroup<T>& rows, uint32_t wanted, Out& out) {
+    if (!wanted) return 0;
+    if constexpr (by_powers) return whole_rows_.run(rows, wanted, out);
+    return lane_rows_.run(rows, wanted, out);
+  }
+
   // How many rows took a tier whose cost per score is far above a pass.
   int64_t costly_rows() const { return costly_; }
 
  private:
+  static constexpr bool by_powers = Mapping::template whole<T> == Whole::by_powers;
+
   Workspace& w_;
   bool lanes_first_, whole_;
-  std::conditional_t<Mapping::template whole<T> == Whole::by_powers, NoRows, LaneRows<T, Mapping>> lane_rows_;
+  std::conditional_t<by_powers, NoRows, LaneRows<T, Mapping>> lane_rows_;
   WholeRows<T, Mapping> whole_rows_;
   int64_t costly_ = 0;
 };

@@ -27,15 +27,18 @@ class CsrRows {
   // Whether memory was exhausted: then rows are missing.
   bool failed() const { return failed_; }
 
-  // The next group begins with row `first` of the block.
-  void begin(int64_t first) {
-    first_ = first;
+  // Begins a group.
+  void begin() {
     for (int r = 0; r < lanes<T>; ++r) group.length[r] = 0, group.theta[r] = 0;
     group.d = 1;
+    group.bounded = nullptr;
   }
 
-  // Scores of row r and its strength; `columns` are their columns, nullptr if these are 0, 1, ...
-  void add(int r, const T* x, int64_t length, const int32_t* columns, double theta) {
+  // Row r of the group is row `place` of the block: its scores and its strength; `columns` are their columns, nullptr
+  // if these are 0, 1, ...
+  void add(int r, int64_t place, const T* x, int64_t length, const int32_t* columns, double theta) {
+    places_[r] = place;
+    group.errors[r] = 0;
     group.x[r] = x;
     group.length[r] = length;
     group.set_theta(r, theta);
@@ -147,8 +150,8 @@ class CsrRows {
   int32_t column(int r, int64_t i) const { return columns_[r] ? columns_[r][i] : static_cast<int32_t>(i); }
   T* values() const { return static_cast<T*>(block_.values); }
 
-  void begin_row(int r) { block_.starts[first_ + r] = block_.size; }
-  void end_row(int r) { block_.counts[first_ + r] = static_cast<int32_t>(block_.size - block_.starts[first_ + r]); }
+  void begin_row(int r) { block_.starts[places_[r]] = block_.size; }
+  void end_row(int r) { block_.counts[places_[r]] = static_cast<int32_t>(block_.size - block_.starts[places_[r]]); }
 
   void push(int32_t column, T value) {
     block_.columns[block_.size] = column;
@@ -219,7 +222,7 @@ class CsrRows {
   regmax_weights_block& block_;
   double theta_[lanes<T>] = {};
   bool joins_neighbours_, failed_ = false;
-  int64_t first_ = 0;
+  int64_t places_[lanes<T>] = {};
   const int32_t* columns_[lanes<T>] = {};
 };
 

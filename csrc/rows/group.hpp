@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "runtime/calls.hpp"
+#include "simd/candidates.hpp"
 #include "simd/vector.hpp"
 
 namespace regmax::REGMAX_ISA {
@@ -81,6 +82,17 @@ inline Rows<T> typed_rows(const regmax_rows& r) {
           r.gamma_grad};
 }
 
+// Rows of scores that are known by bounds: those that may be above a level are computed when a tier asks for them.
+template <class T>
+class BoundedScores {
+ public:
+  // All scores of row r above `level`, and perhaps some more; false if there are too many to be worth it.
+  virtual bool find_above(int r, T level, ListedScores<T>* listed) = 0;
+
+ protected:
+  ~BoundedScores() = default;
+};
+
 template <class T>
 struct RowGroup {
   const T* x[lanes<T>];                          // scores without deleted ones
@@ -88,6 +100,8 @@ struct RowGroup {
   T theta[lanes<T>], theta_rest[lanes<T>] = {};  // a strength, and what rounding took from it
   int64_t d;                                     // no row is longer
   const T* maxima = nullptr;                     // nullptr, or lanes<T> numbers per row: its maxima by lane
+  BoundedScores<T>* bounded = nullptr;           // not nullptr: x has scores up to `errors`, and this has exact ones
+  T errors[lanes<T>] = {};
   bool scaled = false;                 // whether gamma is not 1; the tiers divide the scores as they read them
   T gamma[lanes<T>], scale[lanes<T>];  // gamma and 1 / gamma of each row, if scaled
 
@@ -103,6 +117,18 @@ struct RowGroup {
     scale[r] = static_cast<T>(1 / value);
   }
 };
+
+// The candidates of row r of a group (find_candidates); more than `most` if they are too many to be found.
+template <class T, class Cut>
+REGMAX_INLINE int64_t find_row_candidates(const RowGroup<T>& rows, int r, T top, const Cut& cut, int64_t most,
+                                          T* candidates, uint64_t* words) {
+  if (!rows.bounded) return find_candidates(rows.x[r], rows.length[r], top, cut, most, candidates, words);
+  // A score at or below this level is at or below the cut, however the difference from the top is rounded.
+  const T low = cut.low[0], size = (top < 0 ? -top : top) + (low < 0 ? -low : low);
+  ListedScores<T> listed;
+  if (!rows.bounded->find_above(r, top + low - 8 * rounding<T> * size, &listed)) return most + 1;
+  return listed_candidates(listed, rows.length[r], top, cut, most, candidates, words);
+}
 
 // One row as the scalar tier reads it.
 template <class T>

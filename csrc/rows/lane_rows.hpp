@@ -80,11 +80,12 @@ class LaneRows {
       int count = 0;
       if (length) {
         const auto cut = mapping_.row_cut(r, cut_[r], gamma, (deleted_ >> r & 1) != 0);
-        count = static_cast<int>(find_candidates(rows.x[r], length, top_[r], cut, max_candidates, values(r), words));
+        count = static_cast<int>(find_row_candidates(rows, r, top_[r], cut, max_candidates, values(r), words));
       }
       for (int64_t i = words_of(length); i < row_words; ++i) words[i] = 0;
-      if (count > max_candidates || (count && !mapping_.add_row(r, {rows.x[r], length, top_[r], rows.theta[r], words,
-                                                                    count, (deleted_ >> r & 1) != 0, gamma}))) {
+      if (count > max_candidates ||
+          (count && !mapping_.add_row(r, {rows.x[r], length, top_[r], rows.theta[r], words, count,
+                                          (deleted_ >> r & 1) != 0, gamma, rows.errors[r]}))) {
         left |= 1u << r;
         count = 0;
       }

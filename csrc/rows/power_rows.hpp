@@ -27,9 +27,9 @@ class PowerRows {
   uint32_t run(const RowGroup<T>& rows, uint32_t wanted, Out& out) {
     const Powers powers(load(rows.theta) - splat(T(1)) + load(rows.theta_rest));
     const Vec<T> start = guess(rows, wanted, powers);
-    gather(rows, wanted);
+    const uint32_t found = gather(rows, wanted);
     Vec<T> m = start, sum;
-    const uint32_t left = (settle(powers, wanted, &m, &sum) | bits(greater(m, start))) & wanted;
+    const uint32_t left = (settle(powers, found, &m, &sum) | bits(greater(m, start)) | ~found) & wanted;
     store<T>(sums_, sum);
     for (uint32_t rest = wanted & ~left; rest; rest &= rest - 1) write(rows, __builtin_ctz(rest), out);
     return left;
@@ -65,9 +65,10 @@ class PowerRows {
     return start;
   }
 
-  // The candidates of every row, padded to whole vectors.
-  void gather(const RowGroup<T>& rows, uint32_t wanted) {
+  // The candidates of every row, padded to whole vectors; returns the bits of the rows that have them.
+  uint32_t gather(const RowGroup<T>& rows, uint32_t wanted) {
     const int64_t row_words = words_of(rows.d);
+    uint32_t gathered = 0;
     for (int r = 0; r < lanes<T>; ++r) {
       counts_[r] = 0;
       const int64_t length = wanted >> r & 1 ? rows.length[r] : 0;
@@ -75,11 +76,14 @@ class PowerRows {
       for (int64_t i = words_of(length); i < row_words; ++i) words[i] = 0;
       if (!length) continue;
       T* const x = scores(r);
-      const int64_t count = find_candidates(rows.x[r], length, top_[r], Cut<T>(cut_[r]), length, x, words);
+      const int64_t count = find_row_candidates(rows, r, top_[r], Cut<T>(cut_[r]), length, x, words);
+      if (count > length) continue;
       for (int64_t i = 0; rows.scaled && i < count; i += lanes<T>) store<T>(x + i, load(x + i) * splat(rows.scale[r]));
       store<T>(x + count, splat(nothing<T>));
       counts_[r] = count;
+      gathered |= 1u << r;
     }
+    return gathered;
   }
 
   // Moves m to the roots and replaces the scores of the rows that settle by r; returns the rows that do not.

@@ -339,6 +339,8 @@ class PowerOrSquareRows {
     if constexpr (has_powers) {
       if (left) left = powers_.run(rows, left, out);
     }
+    // Squares read whole rows, for which bounds do not serve.
+    if (rows.bounded) return left | squares;
     return squares ? left | squares_.run(rows, squares, out) : left;
   }
 

@@ -61,6 +61,17 @@ constexpr double dense_share = 0.4;  // from this share of nonzero weights on, d
 constexpr int64_t attention_scores_bytes = 384 << 10;  // of one block of queries: most of a level-two cache
 // Packing the keys costs about as much as the scores of this many queries: with fewer, keys are read in place.
 constexpr int64_t few_queries = 8;
+// --- Screening in 8 bits (attention/screen.hpp), Zen 4 ---
+// The number of keys of a row that are scored again at most; rows with more take the float path.
+constexpr int64_t most_rescored = 128;
+// Rows of fewer scores are not screened: the float path is as fast, and its tiers depend on the length.
+constexpr int64_t least_screened_row = 512, least_screened_queries = 16;
+// Screening a row costs about as much as this many scores, and each key that is scored again as many as this.
+constexpr int64_t screen_scores = 200, rescored_scores = 40;
+
+// After a group of flat rows this many others are not screened.
+constexpr int32_t skipped_groups = 31;
+
 // Register tiles of the products: 24 of 32 vector registers, or 12 of 16, hold sums.
 #if defined(__AVX512F__)
 constexpr int score_rows = 8, score_vectors = 3;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "runtime/tuning.hpp"
@@ -145,6 +146,40 @@ REGMAX_INLINE int64_t find_candidates(const T* x, int64_t d, T top, const Cut& c
   for (; i + 64 <= d && count <= most; i += 64)
     count += word_candidates<T>(x + i, 64, tops, cut, candidates + count, words++);
   if (i < d && count <= most) count += word_candidates<T>(x + i, d - i, tops, cut, candidates + count, words);
+  return count;
+}
+
+// Some scores of a row and their places, in order.
+template <class T>
+struct ListedScores {
+  const int32_t* places;
+  const T* scores;
+  int64_t count;
+};
+
+// The same as find_candidates if the list has all scores of the row that are not at or below the cut.
+template <class T, class Cut>
+inline int64_t listed_candidates(const ListedScores<T>& listed, int64_t d, T top, const Cut& cut, int64_t most,
+                                 T* candidates, uint64_t* words) {
+  const T low = cut.low[0];
+  std::memset(words, 0, static_cast<std::size_t>((d + 63) / 64) * sizeof(uint64_t));
+  int64_t count = 0;
+  for (int64_t k = 0; k < listed.count && count <= most;) {
+    const int64_t first = k, word = listed.places[k] / 64;
+    uint64_t found = 0, strong = 0;
+    for (; k < listed.count && listed.places[k] / 64 == word; ++k) {
+      const T relative = listed.scores[k] - top;
+      const uint64_t bit = uint64_t{1} << (listed.places[k] % 64);
+      found |= relative <= low ? 0 : bit;
+      strong |= cut.strong(splat(relative)) ? bit : 0;
+    }
+    const int64_t left = d - 64 * word;
+    words[word] = found = chosen_bits<T, Cut>(found, strong, static_cast<int>(left < 64 ? left : 64));
+    for (int64_t i = first; i < k; ++i) {
+      candidates[count] = listed.scores[i] - top;
+      count += static_cast<int64_t>(found >> (listed.places[i] % 64) & 1);
+    }
+  }
   return count;
 }
 

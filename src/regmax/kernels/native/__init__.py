@@ -6,27 +6,35 @@ torch and is imported separately.
 """
 
 from regmax.kernels.native.library import (
+    ScreenCounts,
     available,
     borrow_threads,
     core,
     force_tier,
     instruction_set,
+    int8_screen,
     load,
+    screen_counts,
     use_instruction_set,
+    use_int8_screen,
 )
 from regmax.kernels.native.rows import CHAINED, CODES, argmax, jacobian_product, prox_owl
 
 __all__ = [
     "CHAINED",
     "CODES",
+    "ScreenCounts",
     "argmax",
     "available",
     "borrow_threads",
     "core",
     "force_tier",
     "instruction_set",
+    "int8_screen",
     "jacobian_product",
     "load",
     "prox_owl",
+    "screen_counts",
     "use_instruction_set",
+    "use_int8_screen",
 ]

@@ -5,7 +5,7 @@ from importlib import import_module
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 _NAME = "regmax._core"
 _ABI_VERSION = 4
@@ -76,6 +76,31 @@ def force_tier(name: str | None) -> None:
         raise ValueError(
             f"`force_tier(name)` must be lanes, whole, scalar or None, with a core. Got {name!r}."
         )
+
+
+def int8_screen() -> bool:
+    """Whether attention in float32 screens keys in 8 bits; results have the same bits either way."""
+    return core is not None and core.int8()
+
+
+def use_int8_screen(on: bool) -> None:
+    """Switch the 8-bit screen on or off, for tests and benchmarks; without AVX-512 VNNI it stays off."""
+    if core is not None:
+        core.use_int8(bool(on))
+
+
+class ScreenCounts(NamedTuple):
+    """What the 8-bit screen did."""
+
+    rows: int  # query rows that were screened
+    fallbacks: int  # of these, rows that took the float path after all
+    rescored: int  # keys that were scored again in float32
+    candidates: int  # keys that the bounds left for the weights, in the rows that did not fall back
+
+
+def screen_counts(*, reset: bool = False) -> ScreenCounts:
+    """What the 8-bit screen did in all calls since the last reset."""
+    return ScreenCounts(*((0, 0, 0, 0) if core is None else core.screen_counts(reset)))
 
 
 def borrow_threads(gomp_parallel: int | None) -> None:

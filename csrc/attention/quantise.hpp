@@ -1,0 +1,61 @@
+// A row of float32 numbers as 8-bit integers, with bounds of what that loses.
+//
+// x = scale n + rest, n integers in [-127, 127]. The bounds are of the numbers as they are stored: `rest` is measured,
+// not estimated, and every bound is rounded up. docs/derivations/int8.md has the proof.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "simd/vector.hpp"
+
+#if defined(__AVX512F__)
+
+namespace regmax::REGMAX_ISA {
+
+struct RowBounds {
+  float scale;
+  float error;  // >= |rest|
+  float norm;   // >= |x| and >= |scale n|
+  int32_t sum;  // of n
+};
+
+// In this range no square overflows, and what underflows is below the slack of the bounds.
+constexpr float least_scale = 1e-10f, largest_scale = 1e10f;
+
+// The share by which sums of e rounded terms are rounded up.
+inline float slack_of(int64_t e) { return static_cast<float>(e + 16) * 1.2e-7f; }
+
+// Writes n for the `e` numbers of x, a multiple of 16; false if x has NaN or infinities, or a size out of range. A zero
+// row has scale 0. With is_unsigned the bytes have 128 added.
+inline bool quantise(const float* x, int64_t e, int8_t* n, RowBounds* bounds, bool is_unsigned = false) {
+  const __m128i flips = _mm_set1_epi8(is_unsigned ? -128 : 0);
+  Vec<float> top{};
+  for (int64_t i = 0; i < e; i += lanes<float>) top = larger(absolute<float>(load(x + i)), top);
+  const float largest = _mm512_reduce_max_ps(top);
+  const float scale = largest / 127, inverse = largest > 0 ? 127 / largest : 0;
+  Vec<float> rests{}, squares{};
+  __m512i sums = _mm512_setzero_si512();
+  for (int64_t i = 0; i < e; i += lanes<float>) {
+    const Vec<float> number = load(x + i);
+    const __m512i integers = _mm512_cvtps_epi32(number * inverse);  // rounds to nearest
+    const Vec<float> whole = _mm512_cvtepi32_ps(integers);
+    const Vec<float> rest = times_plus(-whole, splat(scale), number);
+    rests = times_plus(rest, rest, rests);
+    squares = times_plus(whole, whole, squares);
+    sums = _mm512_add_epi32(sums, integers);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(n + i), _mm_xor_si128(_mm512_cvtsepi32_epi8(integers), flips));
+  }
+  const float slack = 1 + slack_of(e);
+  bounds->scale = scale;
+  bounds->error = std::sqrt(_mm512_reduce_add_ps(rests)) * slack + scale * 1e-6f;
+  bounds->norm = scale * std::sqrt(_mm512_reduce_add_ps(squares)) * slack + bounds->error;
+  bounds->sum = _mm512_reduce_add_epi32(sums);
+  // NaN fails every comparison.
+  return (scale >= least_scale && scale <= largest_scale && bounds->error <= scale * static_cast<float>(e)) ||
+         (largest == 0 && bounds->error == 0);
+}
+
+}  // namespace regmax::REGMAX_ISA
+
+#endif

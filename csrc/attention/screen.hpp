@@ -1,0 +1,488 @@
+// Screening in 8 bits: the scores of a group of queries up to a proven error, by AVX-512 VNNI, and exact scores of the
+// few keys that the bounds leave.
+//
+// With q = q^ + rest and k = k^ + rest (quantise.hpp), |q.k - q^.k^| <= |q| |k - k^| + |q - q^| |k^|, and q^.k^ is an
+// integer times two scales. A further g |q| |k| covers the rounding of the float path, whose scores are bounded, and of
+// this file (docs/derivations/int8.md). Errors are per query and panel of keys.
+//
+// The tiers need two things of a row, its maxima by lane, as far as they move the cut, and the scores above the cut.
+// For each lane the keys that may hold its maximum are scored again in the float path's order of operations; so are,
+// once a tier knows its cut, the keys that may be above it. Both have the bits of the float path, and so have the
+// weights.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "attention/blocks.hpp"
+#include "attention/masks.hpp"
+#include "attention/quantise.hpp"
+#include "rows/group.hpp"
+#include "runtime/int8.hpp"
+#include "runtime/tiers.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+#if defined(__AVX512F__)
+template <class T>
+constexpr bool can_screen = sizeof(T) == sizeof(float);
+#else
+template <class T>
+constexpr bool can_screen = false;
+#endif
+
+// Whether a call's scores may be screened.
+template <class T>
+inline bool may_screen(const regmax_attention& call) {
+  return can_screen<T> && call.keys >= least_screened_row && call.queries >= least_screened_queries && call.e > 0 &&
+         call.e <= 1024 && int8_screen() && forced_tier() == Tier::any;
+}
+
+// In place of ScreenedKeys and ScreenScratch where nothing is screened.
+struct NoKeys {
+  NoKeys(const regmax_attention&, bool) {}
+  explicit operator bool() const { return true; }
+  template <class T>
+  void pack(int64_t, const T*, const int32_t*, int64_t) {}
+};
+struct NoScratch {
+  NoScratch(Cutter&, const regmax_attention&, bool) {}
+};
+
+#if defined(__AVX512F__)
+
+constexpr int64_t screen_panel = panel_width<float>;
+
+// The keys of every head in 8 bits: panels [panel][dimension / 4][key of the panel][4].
+class ScreenedKeys {
+ public:
+  ScreenedKeys(const regmax_attention& call, bool wanted)
+      : call_(call),
+        panels_(wanted ? panels_of<float>(call.keys) : 0),
+        integers_(kv_heads(call) * panels_ * screen_panel * call.e),
+        offsets_(kv_heads(call) * panels_ * screen_panel),
+        scales_(kv_heads(call) * panels_ * screen_panel),
+        errors_(kv_heads(call) * panels_),
+        norms_(kv_heads(call) * panels_),
+        usable_(kv_heads(call)),
+        skipped_(kv_heads(call)) {}
+
+  explicit operator bool() const {
+    return integers_ && offsets_ && scales_ && errors_ && norms_ && usable_ && skipped_;
+  }
+
+  // Quantises the `count` keys x[index[j]] (x[j] if index is nullptr).
+  void pack(int64_t head, const float* x, const int32_t* index, int64_t count) {
+    usable_.get()[head] = panels_ > 0;
+    skipped_.get()[head].store(0, std::memory_order_relaxed);
+    int8_t row[1024];
+    for (int64_t p = 0; p < panels_of<float>(count) && usable(head); ++p) {
+      float error = 0, norm = 0;
+      for (int64_t i = 0; i < screen_panel; ++i) {
+        const int64_t j = p * screen_panel + i;
+        RowBounds bounds{};
+        if (j < count) {
+          if (!quantise(x + (index ? index[j] : j) * call_.e, call_.e, row, &bounds)) usable_.get()[head] = 0;
+        } else {
+          std::memset(row, 0, static_cast<std::size_t>(call_.e));
+        }
+        int8_t* const out = panel_at(head, p) + 4 * i;
+        for (int64_t e = 0; e < call_.e; e += 4) std::memcpy(out + e * screen_panel, row + e, 4);
+        offsets_.get()[place(head, p) + i] = -128 * bounds.sum;
+        scales_.get()[place(head, p) + i] = bounds.scale;
+        error = bounds.error > error ? bounds.error : error;
+        norm = bounds.norm > norm ? bounds.norm : norm;
+      }
+      errors_.get()[head * panels_ + p] = error;
+      norms_.get()[head * panels_ + p] = norm;
+    }
+  }
+
+  bool usable(int64_t head) const { return usable_.get()[head] != 0; }
+
+  // Flat rows: after a group of queries that had to take the float path, the next ones of the head take it at once.
+  // This decides the time only, never the result.
+  bool is_worth_it(int64_t head) const {
+    std::atomic<int32_t>& skipped = skipped_.get()[head];
+    return skipped.load(std::memory_order_relaxed) <= 0 || skipped.fetch_sub(1, std::memory_order_relaxed) <= 0;
+  }
+  void skip(int64_t head) const { skipped_.get()[head].store(skipped_groups, std::memory_order_relaxed); }
+
+  const int8_t* panel(int64_t head, int64_t p) const { return panel_at(head, p); }
+  const int32_t* offsets(int64_t head, int64_t p) const { return offsets_.get() + place(head, p); }
+  const float* scales(int64_t head, int64_t p) const { return scales_.get() + place(head, p); }
+  const float* errors(int64_t head) const { return errors_.get() + head * panels_; }
+  const float* norms(int64_t head) const { return norms_.get() + head * panels_; }
+
+ private:
+  int64_t place(int64_t head, int64_t p) const { return (head * panels_ + p) * screen_panel; }
+  int8_t* panel_at(int64_t head, int64_t p) const { return integers_.get() + place(head, p) * call_.e; }
+
+  const regmax_attention& call_;
+  const int64_t panels_;
+  Memory<int8_t> integers_;
+  Memory<int32_t> offsets_;  // -128 times a key's sum: query bytes have 128 added
+  Memory<float> scales_, errors_, norms_;
+  Memory<uint8_t> usable_;
+  Memory<std::atomic<int32_t>> skipped_;
+};
+
+// Memory for a group of 16 queries.
+struct ScreenScratch {
+  uint8_t* queries;
+  float *errors, *tops, *scores, *more_scores;
+  int32_t *places, *more_places;
+
+  ScreenScratch(Cutter& cutter, const regmax_attention& call, bool wanted) {
+    const int64_t rows = wanted ? lanes<float> : 0, panels = panels_of<float>(call.keys) + 1;
+    queries = cutter.take<uint8_t>(rows * call.e);
+    errors = cutter.take<float>(rows * panels);
+    tops = cutter.take<float>(rows * panels * lanes<float>);
+    scores = cutter.take<float>(rows * most_rescored);
+    more_scores = cutter.take<float>(most_rescored + lanes<float>);
+    places = cutter.take<int32_t>(rows * most_rescored);
+    more_places = cutter.take<int32_t>(most_rescored + lanes<float>);
+  }
+};
+
+// A panel of approximate scores of 16 queries, in x, and their maxima over the panel's vectors, in tops.
+struct PanelOut {
+  float* x;
+  int64_t x_row;
+  float* tops;
+  int64_t tops_row;
+};
+
+// sums += the products of four unsigned bytes of a and four signed bytes of b, in every lane. As an instruction, since
+// the rest of this file is compiled for AVX-512 without VNNI; gcc 12 also spills the intrinsic's sums.
+REGMAX_INLINE __m512i add_bytes(__m512i a, __m512i b, __m512i sums) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(a), "v"(b));
+  return sums;
+}
+
+__attribute__((noinline)) inline void multiply_integers(const uint8_t* q, const float* q_scales, int64_t e,
+                                                        const int8_t* panel, const int32_t* offsets,
+                                                        const float* scales, const PanelOut& out) {
+  constexpr int rows = 8, vectors = 3;
+  static_assert(screen_panel == vectors * lanes<float>, "a panel of keys is three vectors");
+  for (int64_t first = 0; first < lanes<float>; first += rows) {
+    __m512i sums[rows][vectors];
+    for (int r = 0; r < rows; ++r) {
+      for (int w = 0; w < vectors; ++w) sums[r][w] = _mm512_setzero_si512();
+    }
+    const uint8_t* const bytes = q + first * e;
+    for (int64_t i = 0; i < e; i += 4) {
+      __m512i keys[vectors];
+      for (int w = 0; w < vectors; ++w) keys[w] = _mm512_loadu_si512(panel + i * screen_panel + w * 64);
+      for (int r = 0; r < rows; ++r) {
+        int32_t four;
+        __builtin_memcpy(&four, bytes + r * e + i, 4);
+        const __m512i query = _mm512_set1_epi32(four);
+        for (int w = 0; w < vectors; ++w) sums[r][w] = add_bytes(query, keys[w], sums[r][w]);
+      }
+    }
+    __m512 scale[vectors];
+    __m512i offset[vectors];
+    for (int w = 0; w < vectors; ++w) {
+      scale[w] = _mm512_loadu_ps(scales + w * lanes<float>);
+      offset[w] = _mm512_loadu_si512(offsets + w * lanes<float>);
+    }
+    for (int r = 0; r < rows; ++r) {
+      const __m512 q_scale = _mm512_set1_ps(q_scales[first + r]);
+      __m512 x[vectors];
+      for (int w = 0; w < vectors; ++w) {
+        const __m512i sum = _mm512_add_epi32(sums[r][w], offset[w]);
+        x[w] = _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale[w]), q_scale);
+        _mm512_storeu_ps(out.x + (first + r) * out.x_row + w * lanes<float>, x[w]);
+      }
+      _mm512_storeu_ps(out.tops + (first + r) * out.tops_row, _mm512_max_ps(_mm512_max_ps(x[0], x[1]), x[2]));
+    }
+  }
+}
+
+// The numbers `first` to first + 3 of 16 rows, one vector each.
+template <class At>
+REGMAX_INLINE void load_columns(const At& at, int64_t first, Vec<float> (&columns)[4]) {
+  for (int j = 0; j < 4; ++j) columns[j] = join_pieces<float>([&](int i) { return at(j + 4 * i) + first; });
+  transpose_pieces(columns);
+}
+
+// <a(i), b(i)> for 16 pairs of rows, each sum in the order of multiply_panel.
+template <class A, class B>
+inline Vec<float> multiply_pairs(const A& a, const B& b, int64_t e) {
+  Vec<float> sums{}, left[4], right[4];
+  for (int64_t i = 0; i < e; i += 4) {
+    load_columns(a, i, left);
+    load_columns(b, i, right);
+    for (int c = 0; c < 4; ++c) sums = times_plus(left[c], right[c], sums);
+  }
+  return sums;
+}
+
+// The same with one a for all.
+template <class B>
+inline Vec<float> multiply_rows(const float* a, const B& b, int64_t e) {
+  Vec<float> sums{}, right[4];
+  for (int64_t i = 0; i < e; i += 4) {
+    load_columns(b, i, right);
+    for (int c = 0; c < 4; ++c) sums = times_plus(splat(a[i + c]), right[c], sums);
+  }
+  return sums;
+}
+
+// One row of the group: positions 0, ..., length - 1.
+struct BoundedRow {
+  const float* query;  // as the float path has it
+  float* x;            // approximate scores
+  int64_t length;
+  const int32_t* columns;  // the key of each position; nullptr if these are 0, 1, ...
+  const float* bias;       // of each key, or nullptr
+  float bias_factor;
+  bool shifted;  // whether positions are not those of the panels, or x has a bias
+};
+
+class ScreenedGroup final : public BoundedScores<float> {
+ public:
+  ScreenedGroup(const regmax_attention& call, const ScreenedKeys& keys, int64_t head, ScreenScratch& s)
+      : call_(call), keys_(keys), head_(head), s_(s), k_(typed<float>(call.k) + head * call.keys * call.e) {}
+
+  // Quantises the query of row r; false if it cannot be bounded.
+  bool add_query(int r, const float* q) {
+    RowBounds& bounds = bounds_[r];
+    uint8_t* const bytes = s_.queries + r * call_.e;
+    const bool done = q && quantise(q, call_.e, reinterpret_cast<int8_t*>(bytes), &bounds, true);
+    if (!done) {
+      bounds = {};
+      std::memset(bytes, 128, static_cast<std::size_t>(call_.e));
+    }
+    scales_[r] = bounds.scale;
+    return done;
+  }
+
+  // Approximate scores of all queries and the first `longest` keys.
+  void multiply(int64_t longest, float* x, int64_t x_row) {
+    panels_ = panels_of<float>(longest);
+    const float *const key_errors = keys_.errors(head_), *const key_norms = keys_.norms(head_);
+    // Twice what rounding in the float path needs: the rest covers rounding here, comparisons included.
+    const float g = static_cast<float>(call_.e + 16) * 1.2e-7f;
+    largest_norm_ = 0;
+    for (int64_t p = 0; p < panels_; ++p) largest_norm_ = key_norms[p] > largest_norm_ ? key_norms[p] : largest_norm_;
+    for (int r = 0; r < lanes<float>; ++r) {
+      const RowBounds& q = bounds_[r];
+      float largest = 0;
+      for (int64_t p = 0; p < panels_; ++p) {
+        const float error = (q.norm * key_errors[p] + (q.error + g * q.norm) * key_norms[p]) * 1.0001f + tiny_error;
+        s_.errors[r * panels_ + p] = error;
+        largest = error > largest ? error : largest;
+      }
+      largest_error[r] = largest;
+    }
+    for (int64_t p = 0; p < panels_; ++p) {
+      multiply_integers(s_.queries, scales_, call_.e, keys_.panel(head_, p), keys_.offsets(head_, p),
+                        keys_.scales(head_, p),
+                        {x + p * screen_panel, x_row, s_.tops + p * lanes<float>, panels_ * lanes<float>});
+    }
+  }
+
+  // Finds the keys of row r that may hold a maximum by lane. Maxima that are farther than `reach` below the largest
+  // need not be exact. False if the keys are too many, or x is not finite.
+  bool add_row(int r, const BoundedRow& row, float reach) {
+    rows_[r] = row;
+    counts_[r] = 0;
+    if (!finish_tops(r)) return false;
+    const Vec<float> lowest = splat(std::numeric_limits<float>::lowest());
+    Vec<float> low = splat(-std::numeric_limits<float>::infinity());
+    const Errors error = errors(r);
+    const float* const top = tops(r, 0);
+    for (int64_t p = 0; p < panels_of<float>(row.length); ++p)
+      low = larger(load(top + p * lanes<float>) - error[p], low);
+    low = larger(low - absolute<float>(low) * splat(relative_slack), lowest);
+    floors_[r] = _mm512_reduce_max_ps(low) - reach;
+    low = larger(low, splat(floors_[r]));
+    return collect(r, low, places(r), &counts_[r]);
+  }
+
+  // The maxima by lane of the rows of `wanted`.
+  void find_maxima(uint32_t wanted, float* maxima) {
+    Pair pairs[lanes<float>];
+    int count = 0;
+    for (; wanted; wanted &= wanted - 1) {
+      const int r = __builtin_ctz(wanted);
+      // Below the floor any number will do.
+      store<float>(maxima + r * lanes<float>, splat(floors_[r] - (1 + absolute_of(floors_[r]))));
+      for (int64_t k = 0; k < counts_[r]; ++k) {
+        pairs[count++] = {r, k};
+        if (count == lanes<float>) count = score_pairs(pairs, count, maxima);
+      }
+      rescored += counts_[r];
+    }
+    score_pairs(pairs, count, maxima);
+  }
+
+  bool find_above(int r, float level, ListedScores<float>* listed) override {
+    int64_t count = 0;
+    if (!collect(r, splat(level), s_.more_places, &count)) return false;
+    // Scores that are known already are not computed again.
+    int32_t missing[most_rescored + lanes<float>];
+    int64_t absent[most_rescored], absences = 0, known = 0;
+    for (int64_t k = 0; k < count; ++k) {
+      const int32_t place = s_.more_places[k];
+      while (known < counts_[r] && places(r)[known] < place) ++known;
+      if (known < counts_[r] && places(r)[known] == place) {
+        s_.more_scores[k] = scores(r)[known];
+      } else {
+        absent[absences] = k;
+        missing[absences++] = place;
+      }
+    }
+    float added[most_rescored + lanes<float>];
+    rescore(r, missing, absences, added);
+    for (int64_t k = 0; k < absences; ++k) s_.more_scores[absent[k]] = added[k];
+    rescored += absences;
+    candidates[r] = count;
+    *listed = {s_.more_places, s_.more_scores, count};
+    return true;
+  }
+
+  float largest_error[lanes<float>] = {};
+  int64_t rescored = 0, candidates[lanes<float>] = {};
+
+ private:
+  static constexpr float relative_slack = 2e-6f;  // of comparisons, relative to the numbers compared
+  static constexpr float tiny_error = 1e-30f;     // what underflows in the float path
+
+  float* tops(int r, int64_t p) const { return s_.tops + (r * panels_ + p) * lanes<float>; }
+  // The errors of a row's panels, `step` apart.
+  struct Errors {
+    const float* at;
+    int64_t step;
+    Vec<float> operator[](int64_t p) const { return splat(at[p * step]); }
+  };
+  Errors errors(int r) const {
+    return rows_[r].shifted ? Errors{largest_error + r, 0} : Errors{s_.errors + r * panels_, 1};
+  }
+  int32_t* places(int r) const { return s_.places + r * most_rescored; }
+  float* scores(int r) const { return s_.scores + r * most_rescored; }
+
+  // The maxima of the panels that the row does not fill or whose scores have changed; false if a score is NaN or
+  // large.
+  bool finish_tops(int r) {
+    const BoundedRow& row = rows_[r];
+    constexpr float lowest = -std::numeric_limits<float>::infinity();
+    if (!(bounds_[r].norm * largest_norm_ < 1e30f)) return false;
+    uint32_t bad = 0;
+    for (int64_t p = row.shifted ? 0 : row.length / screen_panel; p < panels_of<float>(row.length); ++p) {
+      Vec<float> top = splat(lowest);
+      for (int64_t i = p * screen_panel; i < (p + 1) * screen_panel && i < row.length; i += lanes<float>) {
+        const Vec<float> x = load_left(row.x + i, row.length - i, lowest);
+        bad |= bits(not_at_most(x, splat(1e30f)));
+        top = larger(x, top);
+      }
+      store<float>(tops(r, p), top);
+    }
+    return !bad;
+  }
+
+  // The places whose score may be at least `level`, by lane; false if they are too many.
+  bool collect(int r, Vec<float> level, int32_t* found, int64_t* count) const {
+    const BoundedRow& row = rows_[r];
+    const Vec<float> lowest = splat(std::numeric_limits<float>::lowest());
+    const Vec<float> least = level - absolute<float>(level) * splat(relative_slack);
+    const Errors error = errors(r);
+    const float* const top = tops(r, 0);
+    int64_t n = 0;
+    for (int64_t p = 0; p < panels_of<float>(row.length); ++p) {
+      const Vec<float> bound = larger(least - error[p], lowest);
+      if (!bits(not_below(load(top + p * lanes<float>), bound))) continue;
+      const int64_t first = p * screen_panel, left = row.length - first;
+      uint64_t hits = 0;
+      for (int w = 0; w * lanes<float> < screen_panel; ++w) {
+        const Vec<float> x = load(row.x + first + w * lanes<float>);
+        hits |= static_cast<uint64_t>(bits(not_below(x, bound))) << (w * lanes<float>);
+      }
+      if (left < screen_panel) hits &= (uint64_t{1} << left) - 1;
+      if (n + __builtin_popcountll(hits) > most_rescored) return false;
+      for (; hits; hits &= hits - 1) found[n++] = static_cast<int32_t>(first + __builtin_ctzll(hits));
+    }
+    *count = n;
+    return true;
+  }
+
+  static Where<float> not_below(Vec<float> a, Vec<float> b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
+
+  // Number k of the keys of row r that may hold a maximum.
+  struct Pair {
+    int r;
+    int64_t k;
+  };
+
+  int64_t key(int r, int32_t place) const { return rows_[r].columns ? rows_[r].columns[place] : place; }
+  const float* key_at(int64_t j) const { return k_ + j * call_.e; }
+  static float absolute_of(float x) { return x < 0 ? -x : x; }
+
+  float with_bias(int r, int64_t j, float x) const {
+    const BoundedRow& row = rows_[r];
+    return row.bias ? x + times_factor(row.bias[j], row.bias_factor) : x;
+  }
+
+  // Scores at most 16 pairs, with the float path's bits, and updates the maxima. Returns 0.
+  int score_pairs(const Pair* pairs, int count, float* maxima) {
+    if (count == 0) return 0;
+    const float *queries[lanes<float>], *keys[lanes<float>];
+    for (int i = 0; i < lanes<float>; ++i) {
+      const Pair& pair = pairs[i < count ? i : 0];
+      queries[i] = rows_[pair.r].query;
+      keys[i] = key_at(key(pair.r, places(pair.r)[pair.k]));
+    }
+    float x[lanes<float>];
+    store<float>(x, multiply_pairs([&](int i) { return queries[i]; }, [&](int i) { return keys[i]; }, call_.e));
+    for (int i = 0; i < count; ++i) {
+      const Pair& pair = pairs[i];
+      const int32_t place = places(pair.r)[pair.k];
+      const float score = with_bias(pair.r, key(pair.r, place), x[i]);
+      scores(pair.r)[pair.k] = score;
+      float& top = maxima[pair.r * lanes<float> + place % lanes<float>];
+      if (score > top) top = score;
+    }
+    return 0;
+  }
+
+  // The scores of row r at `count` places, with the float path's bits.
+  void rescore(int r, const int32_t* at, int64_t count, float* out) const {
+    for (int64_t k = 0; k < count; k += lanes<float>) {
+      const float* keys[lanes<float>];
+      for (int i = 0; i < lanes<float>; ++i) keys[i] = key_at(key(r, at[k + i < count ? k + i : k]));
+      store_left<float>(out + k, count - k, multiply_rows(rows_[r].query, [&](int i) { return keys[i]; }, call_.e));
+    }
+    for (int64_t k = 0; rows_[r].bias && k < count; ++k) out[k] = with_bias(r, key(r, at[k]), out[k]);
+  }
+
+  const regmax_attention& call_;
+  const ScreenedKeys& keys_;
+  const int64_t head_;
+  ScreenScratch& s_;
+  const float* const k_;
+  int64_t panels_ = 0, counts_[lanes<float>] = {};
+  RowBounds bounds_[lanes<float>] = {};
+  float scales_[lanes<float>] = {}, floors_[lanes<float>] = {}, largest_norm_ = 0;
+  BoundedRow rows_[lanes<float>] = {};
+};
+
+template <class T>
+using ScreenedKeysOf = std::conditional_t<can_screen<T>, ScreenedKeys, NoKeys>;
+template <class T>
+using ScreenScratchOf = std::conditional_t<can_screen<T>, ScreenScratch, NoScratch>;
+
+#else
+
+template <class T>
+using ScreenedKeysOf = NoKeys;
+template <class T>
+using ScreenScratchOf = NoScratch;
+
+#endif
+
+}  // namespace regmax::REGMAX_ISA

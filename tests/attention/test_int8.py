@@ -1,0 +1,267 @@
+"""The 8-bit screen of attention: the same bits with and without it, and bounds that hold."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import regmax
+from regmax.kernels import native
+from regmax.sparse_attention import SparseWeights
+
+MAPPINGS = [
+    "sparsemax",
+    "fusedmax,lam=0.1",
+    "fusedmax,lam=0.01",
+    "oscarmax,lam=0.001",
+    "oscarmax,lam=0.0001",
+    "sqpnormmax,p=1.5",
+    "sqpnormmax,p=1.3",
+    "entmax,alpha=1.5",
+    "entmax,alpha=1.25",
+]
+
+
+@pytest.fixture(autouse=True)
+def _screen() -> Iterator[None]:
+    native.use_int8_screen(True)
+    if not (native.int8_screen() and native.instruction_set() == "avx512"):
+        pytest.skip("This machine has no AVX-512 VNNI.")
+    yield
+    native.use_int8_screen(True)
+
+
+def close_to_keys(
+    queries: int, keys: int, e: int, *, heads: int = 2, shared: int = 1, size: float = 2.0, seed: int = 0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries that are each near two keys: a few scores stand out, as in trained attention."""
+    random = torch.Generator().manual_seed(seed)
+    k = torch.randn(heads // shared, keys, e, generator=random)
+    chosen = torch.randint(keys, (heads, queries, 2), generator=random)
+    all_keys = k.repeat_interleave(shared, 0)
+    near = torch.stack([all_keys[h][chosen[h]].sum(1) for h in range(heads)])
+    q = size * (torch.randn(heads, queries, e, generator=random) + near / 2)
+    return q, k, torch.randn(heads // shared, keys, e, generator=random)
+
+
+def both(attend: Callable[[], tuple[Tensor, ...]]) -> native.ScreenCounts:
+    """Check that a call gives the same bits with and without the screen; what the screen did."""
+    native.screen_counts(reset=True)
+    screened = attend()
+    counts = native.screen_counts(reset=True)
+    native.use_int8_screen(False)
+    plain = attend()
+    native.use_int8_screen(True)
+    for ours, theirs in zip(screened, plain, strict=True):
+        assert ours.dtype == theirs.dtype
+        assert torch.equal(ours.view(torch.uint8), theirs.view(torch.uint8))
+    return counts
+
+
+def forward(q: Tensor, k: Tensor, v: Tensor, **options: object) -> Callable[[], tuple[Tensor, ...]]:
+    def attend() -> tuple[Tensor, ...]:
+        out, weights = regmax.attention(q, k, v, return_weights="sparse", **options)  # type: ignore[call-overload]
+        assert isinstance(weights, SparseWeights)
+        return out, weights.starts, weights.columns, weights.values
+
+    return attend
+
+
+def training(q: Tensor, k: Tensor, v: Tensor, **options: object) -> Callable[[], tuple[Tensor, ...]]:
+    leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+
+    def attend() -> tuple[Tensor, ...]:
+        out = regmax.attention(*leaves, **options)  # type: ignore[call-overload]
+        direction = torch.randn(out.shape, generator=torch.Generator().manual_seed(3))
+        return (out.detach(), *torch.autograd.grad(out, leaves, direction))
+
+    return attend
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS)
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_outputs_and_gradients_have_the_same_bits(mapping: str, is_causal: bool) -> None:
+    q, k, v = close_to_keys(1100, 1100, 64)
+    counts = both(training(q, k, v, mapping=mapping, is_causal=is_causal))
+    assert counts.rows > 0
+    assert counts.fallbacks < counts.rows
+
+
+@pytest.mark.parametrize("e", [1, 16, 40, 128, 256])
+def test_any_head_dimension_has_the_same_bits(e: int) -> None:
+    counts = both(forward(*close_to_keys(300, 1000, e), mapping="sparsemax"))
+    assert counts.rows > 0
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS)
+def test_masks_and_biases_have_the_same_bits(mapping: str) -> None:
+    q, k, v = close_to_keys(200, 1400, 32)
+    random = torch.Generator().manual_seed(1)
+    padding = (torch.arange(1400) < 1250)[None, None]
+    gaps = torch.rand(1400, generator=random)[None, None] < 0.9
+    rows = torch.rand(2, 200, 1400, generator=random) < 0.8
+    ranges = (torch.arange(1400) - torch.arange(200)[:, None] * 2).abs() < 600
+    bias = torch.randn(2, 200, 1400, generator=random)
+    biased = bias.masked_fill(torch.rand(bias.shape, generator=random) < 0.1, -torch.inf)
+    far = bias.masked_fill(~rows, torch.finfo(torch.float32).min)
+    screened = 0
+    for options in (
+        {"mask": padding},
+        {"mask": gaps},
+        {"mask": rows},
+        {"mask": ranges},
+        {"mask": rows, "is_causal": True},
+        {"bias": bias},
+        {"bias": bias[:1, :1]},
+        {"bias": biased},
+        {"bias": far},
+        {"bias": bias * 1e6},
+        {"bias": bias, "mask": gaps},
+    ):
+        counts = both(forward(q, k, v, mapping=mapping, **options))
+        screened += counts.rows - counts.fallbacks
+    assert screened > 0
+
+
+@pytest.mark.parametrize("gamma", [1e-8, 0.1, 3.0, 1e4])
+def test_any_gamma_and_scale_has_the_same_bits(gamma: float) -> None:
+    q, k, v = close_to_keys(64, 900, 48)
+    both(forward(q, k, v, mapping=regmax.nn.Sparsemax(gamma=gamma), scale=0.3))
+    strengths = torch.tensor([0.01, 0.2])[:, None, None]
+    both(forward(q, k, v, mapping=regmax.FusedLasso(lam=strengths)))
+
+
+def test_shared_keys_have_the_same_bits() -> None:
+    q, k, v = close_to_keys(300, 1000, 64, heads=4, shared=2)
+    counts = both(training(q[None], k[None], v[None], mapping="fusedmax", enable_gqa=True))
+    assert counts.rows > 0
+
+
+def _flat(random: torch.Generator) -> tuple[Tensor, Tensor]:
+    return 0.02 * torch.randn(1, 320, 64, generator=random), torch.randn(1, 1024, 64, generator=random)
+
+
+def _tied(random: torch.Generator) -> tuple[Tensor, Tensor]:
+    k = torch.randint(-1, 2, (1, 1024, 64), generator=random).float()
+    return torch.randint(-2, 3, (1, 320, 64), generator=random).float(), k[:, torch.arange(1024) % 300]
+
+
+def _errors_of_one_sign(random: torch.Generator) -> tuple[Tensor, Tensor]:
+    # Every number is rounded down by half a step, except one that sets the scale.
+    n = torch.randint(1, 100, (1, 1024, 64), generator=random).float() + 0.4999
+    n[..., 0] = 127
+    q = torch.randint(1, 100, (1, 320, 64), generator=random).float() + 0.4999
+    q[..., 0] = 127
+    return q / 300, n / 127
+
+
+def _one_large_coordinate(random: torch.Generator) -> tuple[Tensor, Tensor]:
+    q, k = torch.randn(1, 320, 64, generator=random), torch.randn(1, 1024, 64, generator=random)
+    k[..., 7] += 300
+    return q, k
+
+
+def _near_the_threshold(random: torch.Generator) -> tuple[Tensor, Tensor]:
+    # Scores that differ by single units in the last place around the threshold.
+    k = torch.randn(1, 1, 64, generator=random).repeat(1, 1024, 1)
+    k = torch.nextafter(k, k + torch.randint(-3, 4, k.shape, generator=random))
+    return 5 * torch.randn(1, 320, 64, generator=random), k
+
+
+def _extreme_sizes(random: torch.Generator) -> tuple[Tensor, Tensor]:
+    q, k = torch.randn(1, 320, 64, generator=random), torch.randn(1, 1024, 64, generator=random)
+    q[0, ::7] = 0
+    k[0, ::5] = 0
+    k[0, 1] *= 1e-30
+    q[0, 3] *= 1e-25
+    q[0, 5] *= 1e18
+    k[0, 2] *= 1e9
+    return q, k
+
+
+def _not_finite(random: torch.Generator) -> tuple[Tensor, Tensor]:
+    q, k = torch.randn(1, 320, 64, generator=random), torch.randn(1, 1024, 64, generator=random)
+    q[0, 3, 5] = torch.nan
+    q[0, 40, 5] = torch.inf
+    return q, k
+
+
+def _keys_not_finite(random: torch.Generator) -> tuple[Tensor, Tensor]:
+    q, k = torch.randn(1, 320, 64, generator=random), torch.randn(1, 1024, 64, generator=random)
+    k[0, 9, 5] = torch.nan
+    return q, k
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS)
+@pytest.mark.parametrize(
+    "scores",
+    [
+        _flat,
+        _tied,
+        _errors_of_one_sign,
+        _one_large_coordinate,
+        _near_the_threshold,
+        _extreme_sizes,
+        _not_finite,
+        _keys_not_finite,
+    ],
+)
+def test_hard_scores_have_the_same_bits(
+    scores: Callable[[torch.Generator], tuple[Tensor, Tensor]], mapping: str
+) -> None:
+    random = torch.Generator().manual_seed(0)
+    q, k = scores(random)
+    v = torch.randn(1, 1024, 32, generator=random)
+    both(forward(q, k, v, mapping=mapping))
+    both(forward(20 * q, k, v, mapping=mapping, is_causal=True))
+
+
+def test_a_row_does_not_depend_on_its_neighbours() -> None:
+    q, k, v = close_to_keys(96, 1024, 64, heads=1)
+    out = regmax.attention(q, k, v, mapping="fusedmax")
+    shuffled = torch.randperm(96, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(regmax.attention(q[:, shuffled], k, v, mapping="fusedmax"), out[:, shuffled])
+
+
+def test_flat_rows_are_soon_left_to_the_float_path() -> None:
+    random = torch.Generator().manual_seed(0)
+    q, k = _flat(random)
+    counts = both(forward(q, k, torch.randn(1, 1024, 32, generator=random), mapping="sparsemax"))
+    assert counts.rows <= 32
+    assert counts.fallbacks == counts.rows
+
+
+def test_few_candidates_are_left() -> None:
+    q, k, v = close_to_keys(512, 2048, 64)
+    attend = forward(q, k, v, mapping="sparsemax")
+    counts = both(attend)
+    support = len(attend()[3]) / 1024
+    assert counts.fallbacks == 0
+    assert counts.candidates / counts.rows < support + 2
+    assert counts.rescored / counts.rows < support + 6
+
+
+def test_double_precision_is_never_screened() -> None:
+    q, k, v = (x.double() for x in close_to_keys(64, 1024, 32))
+    assert both(forward(q, k, v, mapping="sparsemax")).rows == 0
+
+
+def test_the_bound_of_the_derivation_holds_exactly() -> None:
+    """The inequality of docs/derivations/int8.md in exact integers, for errors of random and of one sign."""
+    random = np.random.default_rng(0)
+    for e in (16, 64, 256):
+        for offset in (0.0, 0.4999):
+            q, k = (random.integers(-99, 100, (200, e)) + offset for _ in range(2))
+            q[:, 0] = k[:, 0] = 127
+            # In units of 1e-4 all numbers are integers.
+            exact_q, exact_k = ((x * 10**4).round().astype(object) for x in (q, k))
+            whole_q, whole_k = (np.rint(x).astype(object) * 10**4 for x in (q, k))
+            product = (exact_q * exact_k).sum(1) - (whole_q * whole_k).sum(1)
+            norms = [(x * x).sum(1) for x in (exact_q, exact_k - whole_k, exact_q - whole_q, whole_k)]
+            bound = [
+                np.sqrt(float(a)) * np.sqrt(float(b)) + np.sqrt(float(c)) * np.sqrt(float(d))
+                for a, b, c, d in zip(*norms, strict=True)
+            ]
+            assert all(abs(p) <= limit * (1 + 1e-12) for p, limit in zip(product, bound, strict=True))
