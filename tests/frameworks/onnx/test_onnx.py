@@ -96,6 +96,22 @@ def test_attention_at_sizes_it_was_not_traced_with() -> None:
         assert np.abs(program(*inputs)[0] - module(*inputs).detach().numpy()).max() <= TOLERANCE
 
 
+class Paper(torch.nn.Module):
+    """The paper's approximation of oscarmax, by two kernels in turn."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The weights."""
+        return regmax.regularized_argmax(regmax.OscarComposition(0.02), x, dim=1, gamma=0.5)
+
+
+def test_a_composition_along_another_dimension() -> None:
+    generator = torch.Generator().manual_seed(0)
+    program = Program(Paper(), (torch.randn(2, 5, 3, generator=generator),), ({0: BATCH, 1: LENGTH},))
+    for size in ((2, 5, 3), (1, 40, 3), (4, 1, 3)):
+        x = torch.randn(*size, generator=generator)
+        assert np.abs(program(x)[0] - Paper()(x).numpy()).max() <= TOLERANCE
+
+
 def test_a_hugging_face_encoder() -> None:
     transformers = pytest.importorskip("transformers")
     import regmax.integrations.transformers as hugging

@@ -53,7 +53,7 @@ def shrink(x: Tensor, weights: Tensor) -> Tensor:
     descending, order = sort_descending(x.abs())
     pooled = isotonic_decreasing(descending - weights).clamp(min=0)
     magnitude = torch.empty_like(x).scatter(-1, order, pooled)
-    return torch.where(magnitude > 0, magnitude.copysign(x), 0)
+    return torch.where(magnitude > 0, magnitude * torch.sign(x), 0)
 
 
 def shrink_product(z: Tensor, v: Tensor, weights: Tensor) -> Tensor:
