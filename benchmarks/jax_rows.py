@@ -1,7 +1,7 @@
 """Jitted mappings of JAX on the core against the torch front end, alternately in one process.
 
     python benchmarks/jax_rows.py
-    python benchmarks/jax_rows.py --mapping oscarmax --rounds 100 --threads 1
+    python benchmarks/jax_rows.py --mapping oscarmax --threads 1 --clock cpu    # on a busy machine
 
 Prints the medians in microseconds and their ratio, forward and forward with backward, on float32 rows of N(0, 1). Needs
 `make jax-handlers`.
@@ -49,15 +49,17 @@ def programs(
     }
 
 
-def alternately(first: Callable[[], Any], second: Callable[[], Any], rounds: int) -> tuple[float, float]:
+def alternately(
+    first: Callable[[], Any], second: Callable[[], Any], rounds: int, clock: Callable[[], float]
+) -> tuple[float, float]:
     """The medians of both calls, in microseconds."""
     times: tuple[list[float], list[float]] = ([], [])
     for number in range(rounds + 3):
         for call, found in zip((first, second), times, strict=True):
-            start = time.perf_counter()
+            start = clock()
             call()
             if number >= 3:  # after compilation
-                found.append(1e6 * (time.perf_counter() - start))
+                found.append(1e6 * (clock() - start))
     return median(times[0]), median(times[1])
 
 
@@ -67,7 +69,11 @@ def main() -> None:
     parser.add_argument("--mapping", default="fusedmax")
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--threads", type=int, help="of torch and of XLA; all cores if omitted")
+    parser.add_argument(
+        "--clock", choices=("wall", "cpu"), default="wall", help="cpu: of all threads together"
+    )
     options = parser.parse_args()
+    clock = time.perf_counter if options.clock == "wall" else time.process_time
     if options.threads is not None:
         os.sched_setaffinity(0, range(options.threads))  # XLA has no other setting
 
@@ -79,13 +85,16 @@ def main() -> None:
     if not handlers.available():
         raise SystemExit("The handlers were not built: make jax-handlers")
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    print(f"{options.mapping}, float32, {native.instruction_set()}, {torch.get_num_threads()} threads, µs")
+    threads = torch.get_num_threads()
+    print(
+        f"{options.mapping}, float32, {native.instruction_set()}, {threads} threads, {options.clock} time, µs"
+    )
     print("| rows | | JAX | torch | JAX : torch |\n|---|---|---|---|---|")
     rng = np.random.default_rng(0)
     for shape in SHAPES:
         x, v = (rng.normal(size=shape).astype(np.float32) for _ in range(2))
         for name, calls in programs(options.mapping, x, v).items():
-            ours, torchs = alternately(*calls, options.rounds)
+            ours, torchs = alternately(*calls, options.rounds, clock)
             print(
                 f"| {shape[0]:,} x {shape[1]:,} | {name} | {ours:.0f} | {torchs:.0f} | {ours / torchs:.2f} |"
             )
