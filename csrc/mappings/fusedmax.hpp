@@ -197,6 +197,12 @@ struct Fusedmax : HasLam {
   static double gamma_grad(const CompactedRow<T>& row, double lam, Workspace& w) {
     return lam * strength_grad(row, lam, w) - dot(row.v, row.y, row.m);
   }
+  // Both of a row without deleted positions.
+  template <class T>
+  static StrengthGrad whole_row_grads(const T* y, const T* u, const uint64_t* support, int64_t d, double lam) {
+    const RowSums sums = whole_row_sums(y, u, support, d);
+    return {sums.total_variation_grad, lam * sums.total_variation_grad - sums.inner};
+  }
   template <class T>
   static OmegaValue omega(const CompactedRow<T>& row, double lam, int64_t, Workspace&) {
     const double steps = total_variation(row);

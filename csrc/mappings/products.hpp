@@ -148,6 +148,43 @@ inline double total_variation_grad(const CompactedRow<T>& row) {
   return -sum;
 }
 
+// The gradients of both strengths of a row.
+struct StrengthGrad {
+  double theta, gamma;
+};
+
+// The sums of a whole row without deleted positions, in which y and u are zero off the support.
+struct RowSums {
+  double total_variation_grad, inner;  // as above; <u, y>
+};
+
+// Words of 64 positions without weights, and without the end of a segment, add nothing.
+template <class T>
+inline RowSums whole_row_sums(const T* y, const T* u, const uint64_t* support, int64_t d) {
+  constexpr int64_t stretch = lanes<T> < 8 ? 1 : lanes<T> / 4;  // words; sums in T run over 16 vectors or more
+  const int64_t words = words_of(d);
+  double edges = 0, inner = 0;
+  for (int64_t first = 0; first < words; first += stretch) {
+    const int64_t last = words - first < stretch ? words : first + stretch;
+    Vec<T> of_edges{}, of_products{};
+    for (int64_t word = first; word < last; ++word) {
+      if (!(support[word] | (word + 1 < words ? support[word + 1] & 1 : 0))) continue;
+      for (int64_t i = 64 * word; i < 64 * (word + 1) && i < d; i += lanes<T>) {
+        // Filled with the last weight: there is no edge after it.
+        const Vec<T> weight = load_left(y + i, d - i, y[d - 1]), next = load_left(y + i + 1, d - 1 - i, y[d - 1]);
+        const Vec<T> product = load_left(u + i, d - i, T(0)), after = load_left(u + i + 1, d - 1 - i, T(0));
+        const Vec<T> change = after - product;
+        of_products = times_plus(weight, product, of_products);
+        of_edges = add_where(greater(next, weight), of_edges, change);
+        of_edges = add_where(greater(weight, next), of_edges, -change);
+      }
+    }
+    edges += sum_lanes(of_edges);
+    inner += sum_lanes(of_products);
+  }
+  return {-edges, inner};
+}
+
 // Omega(y) and its derivative in theta.
 struct OmegaValue {
   double value, slope;

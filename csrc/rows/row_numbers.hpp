@@ -107,21 +107,30 @@ class StrengthGrads {
 
   // After J v / gamma of row i is written.
   void add_row(int64_t i) {
-    const CompactedRow<T> row = support_.compact(i, call_.out + i * call_.d, kept_words(i));
-    double theta_grad = 0, gamma_grad = 0;
-    if (row.m == 0) {
-      theta_grad = gamma_grad = support_.without_weights(i, 0);
-    } else {
-      const double theta = call_.theta.of(i);
-      // The product is J v / gamma.
-      if (call_.theta_grad) theta_grad = call_.gamma.of(i) * Mapping::strength_grad(row, theta, w_);
-      if (call_.gamma_grad) gamma_grad = Mapping::gamma_grad(row, theta, w_);
-    }
-    if (call_.theta_grad) call_.theta_grad[i] = theta_grad;
-    if (call_.gamma_grad) call_.gamma_grad[i] = gamma_grad;
+    const StrengthGrad grads = find_grads(i);
+    if (call_.theta_grad) call_.theta_grad[i] = call_.gamma.of(i) * grads.theta;  // the product is J v / gamma
+    if (call_.gamma_grad) call_.gamma_grad[i] = grads.gamma;
   }
 
  private:
+  StrengthGrad find_grads(int64_t i) {
+    const int64_t d = call_.d;
+    const double theta = call_.theta.of(i);
+    const T* const out = call_.out + i * d;
+    if constexpr (RowSupport<T, Mapping>::has_gaps) {
+      const uint64_t* const support = bits_row(call_.support, i, d);
+      if (support && keeps_all(i) && count_bits(support, d) > 0)
+        return Mapping::whole_row_grads(call_.y + i * d, out, support, d, theta);
+    }
+    const CompactedRow<T> row = support_.compact(i, out, kept_words(i));
+    if (row.m == 0) return {support_.without_weights(i, 0), support_.without_weights(i, 0)};
+    return {call_.theta_grad ? Mapping::strength_grad(row, theta, w_) : 0,
+            call_.gamma_grad ? Mapping::gamma_grad(row, theta, w_) : 0};
+  }
+
+  bool keeps_all(int64_t i) const {
+    return call_.kept ? count_bits(bits_row(call_.kept, i, call_.d), call_.d) == call_.d : !call_.mask.bytes;
+  }
   const uint64_t* kept_words(int64_t i) {
     if (call_.kept) return bits_row(call_.kept, i, call_.d);
     mask_bits(mask_row(call_.mask, i, call_.d), call_.d, w_.kept);

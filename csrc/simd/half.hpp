@@ -70,11 +70,15 @@ inline void widen_numbers(const uint16_t* from, int64_t count, float* to) {
 
 template <class Half>
 inline void round_numbers(const float* from, int64_t count, uint16_t* to) {
-  for (int64_t i = 0; i < count; i += lanes<float>) {
-    const int64_t left = count - i < lanes<float> ? count - i : lanes<float>;
-    const HalfNumbers half = __builtin_convertvector(Half::rounded(load_left(from + i, left, 0.0f)), HalfNumbers);
-    std::memcpy(to + i, &half, static_cast<std::size_t>(left) * sizeof(uint16_t));
+  HalfNumbers half;
+  int64_t i = 0;
+  for (; i + lanes<float> <= count; i += lanes<float>) {
+    half = __builtin_convertvector(Half::rounded(load(from + i)), HalfNumbers);
+    std::memcpy(to + i, &half, sizeof half);  // of a fixed size: a store
   }
+  if (i == count) return;
+  half = __builtin_convertvector(Half::rounded(load_left(from + i, count - i, 0.0f)), HalfNumbers);
+  std::memcpy(to + i, &half, static_cast<std::size_t>(count - i) * sizeof(uint16_t));
 }
 
 }  // namespace regmax::REGMAX_ISA

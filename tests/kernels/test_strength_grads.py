@@ -57,7 +57,7 @@ def both_paths(case: str, monkeypatch: pytest.MonkeyPatch, *arguments: Any, **op
 
 
 @mappings
-@pytest.mark.parametrize("d", [1, 5, 70, 200])
+@pytest.mark.parametrize("d", [1, 5, 63, 64, 65, 129, 200])
 @pytest.mark.parametrize("tier", [None, *TIERS])
 def test_the_core_agrees_with_tensor_operations(
     case: str, d: int, tier: str | None, monkeypatch: pytest.MonkeyPatch
