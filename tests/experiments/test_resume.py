@@ -64,9 +64,19 @@ def test_a_run_without_a_checkpoint_says_that_it_starts_over(
     assert (tmp_path / "run" / runs.BEST).read_bytes() == before
 
 
-@pytest.mark.parametrize("task", ["translation", "entailment", "summarization"])
-def test_stopping_before_any_step_changes_nothing(task: str, tmp_path: Path) -> None:
-    config = tiny(task)
+@pytest.mark.parametrize(
+    ("task", "changes"),
+    [
+        ("translation", {}),
+        ("translation", {"lam": 1.0, "grow_begin": 0.2, "grow_end": 0.9}),
+        ("entailment", {}),
+        ("summarization", {}),
+    ],
+)
+def test_stopping_before_any_step_changes_nothing(
+    task: str, changes: dict[str, float], tmp_path: Path
+) -> None:
+    config = tiny(task, **changes)
     whole = start(config, tmp_path / "whole")
     whole.run()
     assert whole.state.step == whole.steps == 6
@@ -195,6 +205,16 @@ def test_early_stopping_waits_for_the_end_of_annealing(tmp_path: Path) -> None:
     trainer.run()
     # gamma is final after 7 of 10 epochs; the first score after that is the best, and the second is no better.
     assert trainer.state.step == 8 * trainer.steps_per_epoch
+
+
+def test_the_best_model_has_the_final_lam(tmp_path: Path) -> None:
+    trainer = start(tiny(epochs=5, lam=0.8, anneal_end=0.2, grow_begin=0.2, grow_end=0.6), tmp_path / "run")
+    seen, judge = [], trainer._judge
+    trainer._judge = lambda score: (seen.append(trainer.growth.factor), judge(score))  # type: ignore
+    trainer.run()
+    assert seen == [0.0, 0.5, 1.0, 1.0, 1.0]
+    _, best = checkpoints.read(tmp_path / "run" / runs.BEST)
+    assert best["step"] >= 3 * trainer.steps_per_epoch
 
 
 def test_a_loss_that_is_not_a_number_ends_the_run(tmp_path: Path) -> None:

@@ -76,6 +76,12 @@ class Config:
     anneal_end: float = option(
         0.7, "share of the steps after which gamma has reached --gamma", "attention", SHARE
     )
+    grow_begin: float = option(
+        0.0, "share of the steps after which lam begins to grow from zero", "attention", SHARE
+    )
+    grow_end: float = option(
+        0.0, "share of the steps after which lam has reached --lam; 0: --lam throughout", "attention", SHARE
+    )
     seed: int = option(
         0, "decides the initial weights, the order of the batches and dropout", "training", SEED
     )
@@ -110,9 +116,12 @@ class Config:
         except ValueError as error:
             raise ExperimentError(str(error)) from None
         check_fields(self)
-        if self.anneal_begin > self.anneal_end:
+        for begin, end in (("anneal_begin", "anneal_end"), ("grow_begin", "grow_end")):
+            if getattr(self, begin) > getattr(self, end):
+                raise ExperimentError(f"`{begin}` and `{end}` must be shares of the steps, in this order.")
+        if self.grow_end and self.mapping not in LAM:
             raise ExperimentError(
-                "`anneal_begin` and `anneal_end` must be shares of the steps, in this order."
+                f"`grow_end` needs a mapping with a lam: {', '.join(LAM)}. Got {self.mapping}."
             )
 
 

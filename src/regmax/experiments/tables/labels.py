@@ -11,7 +11,7 @@ Configuration = Mapping[str, Any]
 _NOT_COMPARED = ("seed", "tensorboard", "save_every", "device")
 _STRENGTHS = ("gamma", "lam", "p", "alpha")
 # These help a mapping to learn, so they are compared between runs of one mapping only.
-_SCHEDULE = ("anneal_from", "anneal_begin", "anneal_end")
+_SCHEDULE = ("anneal_from", "anneal_begin", "anneal_end", "grow_begin", "grow_end")
 
 
 def key(config: Configuration) -> tuple[tuple[str, Any], ...]:

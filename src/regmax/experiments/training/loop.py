@@ -24,7 +24,7 @@ from regmax.experiments.training.distributed import World
 from regmax.experiments.training.progress import Reporter
 from regmax.experiments.training.schedule import rate
 from regmax.files import write_atomically
-from regmax.nn import AnnealGamma
+from regmax.nn import AnnealGamma, GrowLam
 
 
 @dataclass
@@ -40,6 +40,7 @@ class State:
     epoch_words: int = 0
     history: list[dict[str, float]] = field(default_factory=list)
     gamma: dict[str, Any] | None = None  # of the annealing
+    lam: dict[str, Any] | None = None  # of the growth
     fingerprint: str = ""
     processes: int = 1
 
@@ -54,6 +55,7 @@ class Trainer:
         self.steps = config.epochs * self.steps_per_epoch
         self.optimizer = _optimizer(config, self.task.model)
         self.annealing = _annealing(config, self.task.model, self.steps)
+        self.growth = _growth(config, self.task.model, self.steps)
         self.state = State(fingerprint=self.task.fingerprint(), processes=world.size)
         torch.manual_seed(config.seed + world.rank)  # different dropout in each process
         if (folder / runs.LAST).exists():
@@ -103,8 +105,9 @@ class Trainer:
             raise ExperimentError(f"The loss is {total} at step {self.state.step}: try a smaller `rate`.")
         nn.utils.clip_grad_norm_(self.task.model.parameters(), self.config.clip)
         self.optimizer.step()
-        if self.annealing is not None:
-            self.annealing.step()
+        for schedule in (self.annealing, self.growth):
+            if schedule is not None:
+                schedule.step()
         return total
 
     def _finish_epoch(self, epoch: int, reporter: Reporter) -> None:
@@ -126,8 +129,8 @@ class Trainer:
         self._save()
 
     def _judge(self, score: float) -> None:
-        """Keep the best model at the final gamma: a model at a larger gamma has another mapping."""
-        if self.annealing is not None and not self.annealing.finished:
+        """Keep the best model at the final gamma and lam: with other strengths it has another mapping."""
+        if any(schedule and not schedule.finished for schedule in (self.annealing, self.growth)):
             return
         self.state.waited += 1
         if score > self.state.best:
@@ -147,6 +150,7 @@ class Trainer:
         if not self.world.first:
             return
         self.state.gamma = None if self.annealing is None else self.annealing.state_dict()
+        self.state.lam = None if self.growth is None else self.growth.state_dict()
         tensors = {
             **checkpoints.model_tensors(self.task.model),
             **checkpoints.optimizer_tensors(self.optimizer),
@@ -171,6 +175,8 @@ class Trainer:
         checkpoints.load_optimizer(self.optimizer, tensors)
         if self.annealing is not None and state.gamma is not None:
             self.annealing.load_state_dict(state.gamma)
+        if self.growth is not None and state.lam is not None:
+            self.growth.load_state_dict(state.lam)
         self.state = state
         self._restore_random(tensors)
 
@@ -194,3 +200,10 @@ def _annealing(config: Config, model: nn.Module, steps: int) -> AnnealGamma | No
     return AnnealGamma(
         model, start=config.anneal_from, end=config.gamma, steps=max(end - begin, 1), delay=begin
     )
+
+
+def _growth(config: Config, model: nn.Module, steps: int) -> GrowLam | None:
+    if not config.grow_end:
+        return None
+    begin, end = int(config.grow_begin * steps), int(config.grow_end * steps)
+    return GrowLam(model, steps=max(end - begin, 1), delay=begin)
