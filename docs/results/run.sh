@@ -6,10 +6,15 @@
 #   snli/snli_1.0_{train,dev}.jsonl.gz                 SNLI's JSON lines
 #   glove/glove.6B.50d.txt.gz                          GloVe's text format
 #   sentcomp/{train,valid}.{article,title,mask}.txt.gz the mask has one 0 or 1 for each word of the article
-# Runs go to OUT, two at a time with one thread each, at low priority; a finished run is skipped, a killed one continues.
+# Runs go to OUT with one thread each, at the lowest priority, JOBS at a time (2). A killed run continues when the script
+# is started again. Each finished result is kept in docs/results/runs and its run is skipped from then on; CURVES=1 also
+# trains the runs without scaling or annealing whose learning curves docs/results/real-data.md shows.
 set -euo pipefail
+shopt -s nullglob
+here=$(cd "$(dirname "$0")" && pwd)
 data=$1 out=$2
 seeds=("${@:3}")
+((${#seeds[@]})) || seeds=(0 1 2)
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
 mkdir -p "$out"
 
@@ -20,11 +25,15 @@ for part in article title mask; do
 done
 
 train() { # FOLDER TASK OPTIONS...
-  local folder=$out/$1
-  if [[ -e $folder/result.json ]]; then return; fi
-  local resume=()
+  local folder=$out/$1 resume=()
+  if [[ -e $folder/result.json || -e $here/runs/$1/result.json ]]; then return; fi
   if [[ -e $folder/config.json ]]; then resume=(--resume); fi
-  nice regmax train "${@:2}" --out "$folder" "${resume[@]}" > "$folder.log" 2>&1 || echo "failed: $folder.log"
+  while (($(jobs -rp | wc -l) >= ${JOBS:-2})); do wait -n; done
+  {
+    if nice -n 19 regmax train "${@:2}" --no-tensorboard --out "$folder" "${resume[@]}" >> "$folder.log" 2>&1; then
+      python "$here/keep.py" "$out"
+    else echo "failed: $folder.log"; fi
+  } &
 }
 
 translation() { # FOLDER SOURCE TARGET OPTIONS...
@@ -33,34 +42,40 @@ translation() { # FOLDER SOURCE TARGET OPTIONS...
     --test "$m/test_2016_flickr.$2.gz" "$m/test_2016_flickr.$3.gz" "${@:4}"
 }
 
-all() { # MAPPING SEED
-  local options=(--mapping "$1" --seed "$2")
-  translation "en-de-$1-$2" en de "${options[@]}"
-  translation "de-en-$1-$2" de en "${options[@]}"
-  train "entailment-$1-$2" entailment --train "$data/snli/snli_1.0_train.jsonl.gz" \
-    --dev "$data/snli/snli_1.0_dev.jsonl.gz" --test "$data/snli/snli_1.0_dev.jsonl.gz" \
-    --glove "$data/glove/glove.6B.50d.txt.gz" "${options[@]}"
-  train "summarization-$1-$2" summarization \
-    --train "$data/sentcomp/train.article.txt.gz" "$data/sentcomp/train.title.txt.gz" \
-    --dev "$out/sentcomp.dev.article" "$out/sentcomp.dev.title" \
-    --test "$out/sentcomp.test.article" "$out/sentcomp.test.title" --masks "$out/sentcomp.test.mask" "${options[@]}"
+entailment() { # FOLDER OPTIONS...
+  train "$1" entailment --train "$data/snli/snli_1.0_train.jsonl.gz" --dev "$data/snli/snli_1.0_dev.jsonl.gz" \
+    --test "$data/snli/snli_1.0_dev.jsonl.gz" --glove "$data/glove/glove.6B.50d.txt.gz" "${@:2}"
 }
 
-for seed in "${seeds[@]:-0}"; do
+summarization() { # FOLDER OPTIONS...
+  train "$1" summarization --train "$data/sentcomp/train.article.txt.gz" "$data/sentcomp/train.title.txt.gz" \
+    --dev "$out/sentcomp.dev.article" "$out/sentcomp.dev.title" \
+    --test "$out/sentcomp.test.article" "$out/sentcomp.test.title" --masks "$out/sentcomp.test.mask" "${@:2}"
+}
+
+# Segment length against BLEU: lam grows from zero after the first 40 % of the steps.
+for lam in 0.3 1 3; do
+  translation "en-de-fusedmax-grown-$lam-0" en de --mapping fusedmax --lam "$lam" --grow-begin 0.4 --grow-end 0.7 --seed 0
+done
+for seed in "${seeds[@]}"; do
   for mapping in softmax sparsemax fusedmax oscarmax sqpnormmax entmax; do
-    all "$mapping" "$seed" &
-    while (($(jobs -rp | wc -l) >= 2)); do wait -n; done
+    options=(--mapping "$mapping" --seed "$seed")
+    translation "en-de-$mapping-$seed" en de "${options[@]}"
+    entailment "entailment-$mapping-$seed" "${options[@]}"
+    summarization "summarization-$mapping-$seed" "${options[@]}"
+    translation "de-en-$mapping-$seed" de en "${options[@]}"
   done
 done
 wait
-regmax table "$out" --format markdown > "$out/tables.md"
+regmax table "$here/runs" --show scores attention --format markdown > "$out/tables.md"
+if [[ -z ${CURVES:-} ]]; then exit; fi
+
 # The same translation without scaling or annealing, in a separate folder so that no table mixes it with the others.
-curves=("$out"/en-de-{softmax,sparsemax}-"${seeds[0]:-0}")
+curves=("$out"/en-de-{softmax,sparsemax}-"${seeds[0]}")
 out=$out-curves
 mkdir -p "$out"
 while read -r name options; do
-  translation "$name" en de --seed "${seeds[0]:-0}" $options &
-  while (($(jobs -rp | wc -l) >= 2)); do wait -n; done
+  translation "$name" en de --seed "${seeds[0]}" $options
 done << 'RUNS'
 softmax-raw --mapping softmax --no-scaled
 sparsemax-fixed --mapping sparsemax --anneal-from 0

@@ -87,5 +87,5 @@ def test_the_command_finds_runs_below_a_folder(
     assert capsys.readouterr().out == f"{out / 'learning-curves.svg'}\n"
     assert main(["plot", "curves", str(out), "--out", str(out)]) == 2
     assert "needs runs: no folder holds a history.json" in capsys.readouterr().err
-    assert main(["plot", str(above), str(above), "--out", str(out)]) == 2
-    assert "several folders are for `regmax plot curves RUN ...`" in capsys.readouterr().err
+    assert main(["plot", "scores.json", str(above), "--out", str(out)]) == 2
+    assert "several sources must be folders of runs. Got scores.json" in capsys.readouterr().err

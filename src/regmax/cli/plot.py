@@ -19,7 +19,9 @@ examples:
   regmax plot figures                                the paper's Figure 2 and its 3-d plots
   regmax plot scores.json --example 3                the third sentence under every mapping
   regmax plot runs/fusedmax                          a run's test sentences, under its own mapping
+  regmax plot runs/softmax runs/fusedmax             the same sentences in several runs, side by side
   regmax plot curves runs                            the learning curves of all runs in a folder
+  regmax plot frontier runs                          the test scores of runs against the length of segments
   regmax plot scores.json --mapping softmax --mapping fusedmax,lam=0.2
 """
 
@@ -39,9 +41,9 @@ def run(arguments: Sequence[str]) -> int:
 
 def _figures(options: Namespace) -> "Iterator[tuple[str, Figure]]":
     if options.source == "curves":
-        yield "learning-curves", plots.learning_curves(_runs(options.runs), score=options.score)
-    elif options.runs:
-        raise CommandError("several folders are for `regmax plot curves RUN ...`.")
+        yield "learning-curves", plots.learning_curves(_runs(options.runs, "curves"), score=options.score)
+    elif options.source == "frontier":
+        yield "frontier", plots.frontier(_runs(options.runs, "frontier"), score=options.score)
     elif options.source == "figures":
         yield "mapping-curves", plots.mapping_curves()
         yield "mapping-surfaces", plots.mapping_surfaces()
@@ -49,18 +51,23 @@ def _figures(options: Namespace) -> "Iterator[tuple[str, Figure]]":
         yield from _heat_maps(options)
 
 
-def _runs(folders: Sequence[Path]) -> list[Path]:
+def _runs(folders: Sequence[Path], what: str) -> list[Path]:
     """The runs in these folders and their subfolders."""
-    found = sorted({history.parent for folder in folders for history in folder.rglob("history.json")})
+    name = {"curves": "history.json", "frontier": "result.json"}[what]
+    found = sorted({path.parent for folder in folders for path in folder.rglob(name)})
     if not found:
-        raise CommandError("`regmax plot curves RUN ...` needs runs: no folder holds a history.json.")
+        raise CommandError(f"`regmax plot {what} RUN ...` needs runs: no folder holds a {name}.")
     return found
 
 
 def _heat_maps(options: Namespace) -> "Iterator[tuple[str, Figure]]":
     settings = [plots.Setting.parse(text) for text in options.mapping or MAPPINGS]
     path = Path(options.source)
-    examples = (plots.run_examples([path]) if path.is_dir() else plots.read_examples(path)).examples
+    if options.runs and not path.is_dir():
+        raise CommandError(f"several sources must be folders of runs. Got {path}.")
+    examples = (
+        plots.run_examples([path, *options.runs]) if path.is_dir() else plots.read_examples(path)
+    ).examples
     chosen = options.example or range(1, len(examples) + 1)
     for number in chosen:
         if not 1 <= number <= len(examples):
@@ -96,12 +103,13 @@ def parser() -> Parser:
         description="Draw attention weights, or the paper's figures.",
         epilog=_EPILOG,
     )
-    what = "`figures`, `curves`, the folder of a run, or a JSON file of scores (docs/explorer-format.md)"
+    what = "`figures`, `curves`, `frontier`, the folder of a run, or a JSON file of scores (docs/explorer-format.md)"
     made.add_argument("source", metavar="WHAT", help=what)
-    runs = "for `curves`: folders of runs, or folders above them"
+    runs = "further runs; for `curves` and `frontier` also folders above them"
     made.add_argument("runs", type=Path, nargs="*", metavar="RUN", help=runs)
     score = (
-        "for `curves`: what to draw, by its name in history.json, e.g. 'dev loss' (BLEU, ROUGE-1 or accuracy)"
+        "for `curves` and `frontier`: what to draw, by its name in history.json or result.json, e.g. 'dev loss' "
+        "(BLEU, ROUGE-1 or accuracy)"
     )
     made.add_argument("--score", metavar="NAME", help=score)
     number = "which sentence, counted from 1; may be repeated (all)"

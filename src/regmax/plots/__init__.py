@@ -15,6 +15,7 @@ from regmax.plots.examples import (
     read_examples,
 )
 from regmax.plots.explorer import explorer_page, write_explorer
+from regmax.plots.frontier import frontier
 from regmax.plots.heads import attention_heads
 from regmax.plots.heatmap import Panel, attention_heatmap, attention_panels
 from regmax.plots.learning import learning_curves
@@ -41,6 +42,7 @@ __all__ = [
     "demo_examples",
     "explore",
     "explorer_page",
+    "frontier",
     "learning_curves",
     "mapping_curves",
     "mapping_surfaces",

@@ -1,0 +1,64 @@
+"""The frontier: a point per configuration, seeds averaged; runs that cannot be compared are rejected."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from regmax.cli import main
+from regmax.plots import frontier
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Make:
+    """Make the folder of a finished run."""
+
+    def make(mapping: str, score: float, length: float, data: str = "test", **config: Any) -> Path:
+        folder = tmp_path / "runs" / f"{mapping}-{score}-{length}"
+        folder.mkdir(parents=True)
+        result = {"task": "translation", "data": [data], "config": {"mapping": mapping, **config}}
+        result |= {"scores": {"BLEU": score, "loss": 2.0}, "attention": {"segment length": length}}
+        (folder / "result.json").write_text(json.dumps(result))
+        return folder
+
+    return make
+
+
+def test_a_line_joins_the_strengths_of_a_mapping_and_seeds_are_averaged(run: Make) -> None:
+    folders = [
+        run("fusedmax", 30.0, 2.0, lam=1.0, grow_end=0.7),
+        run("softmax", 35.0, 1.0, lam=0.0),
+        run("fusedmax", 34.0, 1.1, lam=0.1),
+        run("fusedmax", 35.0, 1.3, lam=0.1, seed=1),
+    ]
+    (ax,) = frontier(folders).axes
+    softmax, fusedmax = ax.lines
+    np.testing.assert_allclose(softmax.get_xydata(), [[1.0, 35.0]])
+    np.testing.assert_allclose(fusedmax.get_xydata(), [[1.2, 34.5], [2.0, 30.0]])
+    assert [text.get_text() for text in ax.texts] == ["0.1", "1 (grown)"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["softmax", "fusedmax, by λ"]
+    (ax,) = frontier(folders, score="loss").axes
+    assert ax.get_ylabel() == "loss"
+
+
+def test_runs_on_different_data_are_not_compared(run: Make) -> None:
+    with pytest.raises(ValueError, match="compares runs of one task on the same data"):
+        frontier([run("softmax", 35.0, 1.0), run("fusedmax", 34.0, 1.0, data="other")])
+
+
+def test_the_command_finds_results_below_a_folder(
+    run: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    above = run("softmax", 35.0, 1.0).parent
+    out = tmp_path / "figures"
+    assert main(["plot", "frontier", str(above), "--out", str(out), "--format", "svg"]) == 0
+    assert capsys.readouterr().out == f"{out / 'frontier.svg'}\n"
+    assert main(["plot", "frontier", str(out), "--out", str(out)]) == 2
+    assert "needs runs: no folder holds a result.json" in capsys.readouterr().err
