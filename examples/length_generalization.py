@@ -26,7 +26,7 @@ from torch.nn import functional
 import regmax
 from regmax.mappings import MAPPINGS
 
-CLASSES, WIDTH, HEADS, QUERIES, NOISE = 16, 32, 4, 16, 0.5
+CLASSES, WIDTH, HEADS, QUERIES, NOISE = 16, 32, 4, 16, 0.5  # every head sees the whole width
 SHORTEST, LONGEST = 8, 64  # in training
 LENGTHS = (64, 256, 1024, 4096, 16384)
 Batch = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -48,21 +48,24 @@ class Retriever(nn.Module):
     def __init__(self, mapping: str, *, scaled: bool) -> None:
         super().__init__()
         self.mapping = regmax.nn.mappings.module(mapping)
-        self.project_queries, self.project_keys = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.values = nn.Embedding(CLASSES, WIDTH)
-        self.classify = nn.Linear(WIDTH, CLASSES)
-        self.log_factor = (
-            nn.Parameter(torch.zeros(HEADS)) if scaled else None
-        )  # b of a + b log n; a is in the weights
+        self.project_queries, self.project_keys = (nn.Linear(WIDTH, HEADS * WIDTH) for _ in range(2))
+        self.values = nn.Embedding(CLASSES, HEADS * WIDTH)
+        self.classify = nn.Linear(HEADS * WIDTH, CLASSES)
+        # b of a + b log n is not negative, so that no length turns the scores round; a is in the weights.
+        self.raw_b = nn.Parameter(torch.full((HEADS,), -2.0)) if scaled else None
 
     def forward(self, queries: Tensor, keys: Tensor, classes: Tensor) -> Tensor:
         """The logits of the classes, (sequences, queries, CLASSES)."""
         q = self._heads(self.project_queries(queries))
-        if self.log_factor is not None:
-            q = q * (1 + self.log_factor * math.log(keys.shape[1]))[:, None, None]
+        if (b := self.b()) is not None:
+            q = q * (1 + b * math.log(keys.shape[1]))[:, None, None]
         k, v = self._heads(self.project_keys(keys)), self._heads(self.values(classes))
         found = regmax.attention(q, k, v, mapping=self.mapping)
         return self.classify(found.transpose(1, 2).flatten(2))
+
+    def b(self) -> Tensor | None:
+        """The factors of log n, one per head."""
+        return None if self.raw_b is None else functional.softplus(self.raw_b)
 
     @staticmethod
     def _heads(x: Tensor) -> Tensor:
@@ -110,7 +113,7 @@ def run(mapping: str, *, scaled: bool, options: argparse.Namespace) -> dict[str,
         return found
     model = train(mapping, scaled=scaled, steps=options.steps)
     scores = {str(n): accuracy(model, n, sequences=options.sequences) for n in options.lengths}
-    factors = [] if model.log_factor is None else model.log_factor.tolist()
+    factors = [] if (b := model.b()) is None else b.tolist()
     result = {"mapping": mapping, "scaled": scaled, "steps": options.steps, "accuracy": scores, "b": factors}
     unfinished = path.with_suffix(".tmp")
     unfinished.write_text(json.dumps(result))
