@@ -133,7 +133,7 @@ def oscarmax(
 def sqpnormmax(
     scores: Array[A], dim: int = -1, *, p: Strength = 1.5, gamma: Strength = 1.0, mask: AnyArray | None = None
 ) -> A:
-    """Sq-pnorm-max: argmax over the simplex of <x, y> - gamma/2 ||y||_p^2, p in (1, 2] (Section 3.1).
+    """Sqpnormmax: argmax over the simplex of <x, y> - gamma/2 ||y||_p^2, p in (1, 2] (Section 3.1).
 
     Sparse like sparsemax, which is p = 2; the smaller p, the smoother the transition.
 

@@ -32,7 +32,6 @@ class NamedMapping:
     name: str
     regularizer: type[KernelRegularizer]
     symbol: str = ""  # of its strength, in formulas
-    printed: str = ""  # the name in the paper, if it differs
     sparsemax_at: float | None = None  # the strength that makes it sparsemax
     sparse: bool = True  # some weights are exactly zero
     javascript: bool = True  # the explorer implements it; other mappings are not offered there
@@ -62,11 +61,6 @@ class NamedMapping:
     def symbols(self) -> dict[str, str]:
         """The display symbol of each strength."""
         return {GAMMA: "γ", **({} if self.strength is None else {self.strength: self.symbol})}
-
-    @property
-    def title(self) -> str:
-        """The display name."""
-        return self.printed or self.name
 
     @property
     def segments(self) -> bool:
@@ -102,7 +96,7 @@ MAPPINGS: dict[str, NamedMapping] = {
         NamedMapping("sparsemax", SquaredNorm),
         NamedMapping("fusedmax", FusedLasso, symbol="λ", sparsemax_at=0.0),
         NamedMapping("oscarmax", Oscar, symbol="λ", sparsemax_at=0.0),
-        NamedMapping("sqpnormmax", SquaredPNorm, symbol="p", printed="sq-pnorm-max", sparsemax_at=2.0),
+        NamedMapping("sqpnormmax", SquaredPNorm, symbol="p", sparsemax_at=2.0),
         NamedMapping("entmax", NegativeTsallisEntropy, symbol="α", sparsemax_at=2.0),
     )
 }

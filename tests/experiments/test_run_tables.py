@@ -66,9 +66,9 @@ def test_a_table_has_mean_deviation_and_the_best(folder: Path) -> None:
 def test_every_format_shows_the_same_numbers(folder: Path) -> None:
     (scores,) = tables(find_runs([folder]), ["scores"])
     assert FORMATS["terminal"]([scores]).splitlines()[3:] == [
-        "     softmax  35.00 ± 1.41 ",
-        "    fusedmax  36.00 ± 1.41*",
-        "sq-pnorm-max         33.00 ",
+        "    softmax  35.00 ± 1.41 ",
+        "   fusedmax  36.00 ± 1.41*",
+        " sqpnormmax         33.00 ",
     ]
     assert FORMATS["markdown"]([scores]).splitlines()[2:6] == [
         "| attention | BLEU |",

@@ -54,7 +54,7 @@ def test_sparse_mappings_reach_zero_and_one_exactly(entry: Entry, front: Front) 
 
 
 def test_sqpnormmax_is_smoother_than_sparsemax_near_the_corner(front: Front) -> None:
-    """The zoomed box of Figure 2: sparsemax meets 1 with a kink, sq-pnorm-max smoothly."""
+    """The zoomed box of Figure 2: sparsemax meets 1 with a kink, sqpnormmax smoothly."""
     x = np.array([[0.97, 0.0], [1.03, 0.0]])
     assert front(regmax.sqpnormmax, x, p=1.5)[0, 0] > front(regmax.sparsemax, x)[0, 0]
     np.testing.assert_array_equal(front(regmax.sqpnormmax, x, p=1.5)[1], [1, 0])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_ZOOM = ((-1.35, -0.55), (-0.012, 0.16))  # the region in which sq-pnorm-max and sparsemax reach zero
+_ZOOM = ((-1.35, -0.55), (-0.012, 0.16))  # the region in which sqpnormmax and sparsemax reach zero
 STRENGTHS = {"fusedmax": 0.2}  # the others are at their defaults
 WITHOUT = ("oscarmax",)  # in two dimensions it is fusedmax
 

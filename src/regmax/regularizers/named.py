@@ -128,7 +128,7 @@ class OscarComposition(Oscar):
 
 @dataclass(frozen=True, eq=False)
 class SquaredPNorm(KernelRegularizer):
-    """Omega(y) = 1/2 ||y||_p^2, whose mapping is sq-pnorm-max: sparse like sparsemax, but smoother (Section 3.1).
+    """Omega(y) = 1/2 ||y||_p^2, whose mapping is sqpnormmax: sparse like sparsemax, but smoother (Section 3.1).
 
     Args:
         p: in (1, 2].

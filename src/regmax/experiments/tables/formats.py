@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from textwrap import wrap
 
 from regmax.experiments.tables.collect import Cell, Table
-from regmax.mappings import MAPPINGS
 
 _MISSING = "—"
 _NARROWEST = 11  # letters
@@ -49,7 +48,7 @@ FORMATS: dict[str, Callable[[Sequence[Table]], str]] = {
 
 
 def _terminal(table: Table) -> str:
-    body = [[_printed(name), *(_starred(cell) for cell in cells)] for name, cells in table.rows]
+    body = [[name, *(_starred(cell) for cell in cells)] for name, cells in table.rows]
     widths = [max(map(len, column)) for column in zip(*body, strict=True)]
     # A long name is split over several lines to keep the column narrow.
     widths = [max(width, _NARROWEST) for width in widths]
@@ -65,9 +64,7 @@ def _terminal(table: Table) -> str:
 
 def _markdown(table: Table) -> str:
     rule = "|---|" + "---:|" * len(table.columns)
-    body = [
-        f"| {_printed(name)} | {' | '.join(_bold(c, '**') for c in cells)} |" for name, cells in table.rows
-    ]
+    body = [f"| {name} | {' | '.join(_bold(c, '**') for c in cells)} |" for name, cells in table.rows]
     return "\n".join([f"**{table.title}**", "", f"| {' | '.join(_head(table))} |", rule, *body]) + "\n"
 
 
@@ -80,14 +77,8 @@ def _latex(table: Table) -> str:
         r"\midrule",
     ]
     for name, cells in table.rows:
-        lines.append(" & ".join([_escaped(_printed(name)), *(_latex_cell(cell) for cell in cells)]) + r" \\")
+        lines.append(" & ".join([_escaped(name), *(_latex_cell(cell) for cell in cells)]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
-
-
-def _printed(label: str) -> str:
-    """A row's label, its mapping as the paper writes it."""
-    mapping, comma, rest = label.partition(",")
-    return (MAPPINGS[mapping].title if mapping in MAPPINGS else mapping) + comma + rest
 
 
 def _head(table: Table) -> list[str]:

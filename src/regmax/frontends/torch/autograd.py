@@ -1,7 +1,7 @@
 """Differentiation of the mappings: y = Pi(x; theta), dy = J (dx - dtheta g), with g = d/dtheta grad Omega(y).
 
 J is symmetric, so the same product serves reverse and forward mode. For sparsemax, fusedmax and oscarmax J is constant
-around almost every x, and `JacobianProduct`, linear in its direction, is its own derivative; for sq-pnorm-max J varies
+around almost every x, and `JacobianProduct`, linear in its direction, is its own derivative; for sqpnormmax J varies
 with y and p, and if it must be differentiated the product is computed by tensor operations.
 
 Four entry points, from cheapest to most general: a direct call (nothing to differentiate), `PlainArgmax` (plain eager
