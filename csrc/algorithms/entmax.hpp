@@ -14,8 +14,9 @@ template <class T>
 constexpr T last_step = sizeof(T) == sizeof(float) ? T(2e-5) : T(1e-9);
 
 // The terms r, and their sum, for scores relative to their maximum; 0 < a < 1. F is convex (powers.hpp): from m = 1 the
-// steps m (1 - 1/F) S / C decrease to the root.
-inline double tsallis_weights(const double* x, int64_t count, double a, double* r) {
+// steps m (1 - 1/F) S / C decrease to the root. `precise` has the same scores, or is nullptr
+// if double has digits to spare.
+inline double tsallis_weights(const double* x, const LongScores* precise, int64_t count, double a, double* r) {
   double m = 1, step = 1;
   const Vec<double> exponent = splat(1 / a - 1);
   for (int round = 0;; ++round) {
@@ -28,11 +29,17 @@ inline double tsallis_weights(const double* x, int64_t count, double a, double* 
       part[0] += terms.r;
       part[1] += terms.power;
     });
-    if (step < last_step<double> || round == 100) return sums[0];
+    if (step < last_step<double> || round == 100) {
+      if (!precise) return sums[0];
+      break;
+    }
     step = (1 - 1 / (m * std::pow(sums[0], a))) * sums[0] / sums[1];
-    if (step <= 4 * rounding<double>) return sums[0];  // negative only by rounding
-    m *= 1 - step;
+    if (step > 4 * rounding<double>) m *= 1 - step;  // negative only by rounding
   }
+  const LongPowerSums sums = long_power_sums(*precise, count, a / static_cast<long double>(m), a, r);
+  const long double log_f = std::log(static_cast<long double>(m)) + a * std::log(sums.s);
+  const long double root = m * (1 - log_f * sums.s / sums.c);
+  return static_cast<double>(long_power_sums(*precise, count, a / root, a, r).s);
 }
 
 // exp(x) and its sum: the weights at a = 0.

@@ -18,20 +18,6 @@
 
 namespace regmax::REGMAX_ISA {
 
-// The threshold is irrational: a score this close to it, relative to Z, counts as equal to it.
-constexpr double tie = 8 * 2.3e-16;
-
-// A sum of positive numbers with the rounding of one addition.
-struct CarefulSum {
-  double total = 0, rest = 0;
-
-  void add(double value) {
-    const double term = value + rest, sum = total + term;
-    rest = term - (sum - total);
-    total = sum;
-  }
-};
-
 struct PnormSums {
   double log_g, slope;  // log g and s at one Z
 
@@ -57,24 +43,6 @@ inline PnormSums pnorm_sums(const double* x, int64_t m, double largest, double p
   return {largest, sums[0], sums[1], sums[2], p};
 }
 
-// The same to the last digits, which float64 weights need.
-inline PnormSums accurate_pnorm_sums(const double* x, int64_t m, double largest, double p, double* powers) {
-  const double exponent = 1 / (p - 1);  // q - 1, of which a large q would have fewer digits
-  CarefulSum a, b;
-  double c = 0;
-  for (int64_t i = 0; i < m; ++i) {
-    // log1p keeps the digits of scores near the maximum, which a large q needs.
-    const double ratio = x[i] / largest, w = 1 + ratio;
-    powers[i] = 0;
-    if (w <= tie) continue;
-    powers[i] = std::exp(exponent * std::log1p(ratio));
-    a.add(powers[i]);
-    b.add(powers[i] * w);
-    c += powers[i] / w;
-  }
-  return {largest, a.total, b.total, c, p};
-}
-
 // log Z by Newton's method; evaluate(u) gives the sums at log Z = u. A step that leaves the bracket, or is
 // not half the previous one, is replaced by bisection: at the kinks, where scores enter the support, pure
 // Newton can cycle.
@@ -96,21 +64,26 @@ inline double find_log_largest(int64_t m, double q, const Evaluate& evaluate) {
   return u;
 }
 
-// The weights of m scores, relative to their maximum and above -1; lower scores have none.
-template <class T>
-inline void sqpnorm_weights(const double* x, int64_t m, double p, double* y) {
+// The weights of m scores, relative to their maximum and above -1; lower scores have none. `precise` has the same
+// scores, or is nullptr if double has digits to spare.
+inline void sqpnorm_weights(const double* x, const LongScores* precise, int64_t m, double p, double* y) {
   const double q = p / (p - 1);
-  double u = find_log_largest(m, q, [&](double at) { return pnorm_sums(x, m, std::exp(at), p, y); });
-  if (sizeof(T) == sizeof(double)) {
-    const PnormSums sums = accurate_pnorm_sums(x, m, std::exp(u), p, y);
-    u -= sums.log_g / sums.slope;
-    accurate_pnorm_sums(x, m, std::exp(u), p, y);
+  const double u = find_log_largest(m, q, [&](double at) { return pnorm_sums(x, m, std::exp(at), p, y); });
+  const double largest = std::exp(u);
+  double sum = 0;
+  if (precise) {
+    const LongPowerSums sums = long_power_sums(*precise, m, 1 / static_cast<long double>(largest), p - 1, y);
+    const long double exponent = (p - 2) / static_cast<long double>(p);
+    const long double log_g =
+        std::log(static_cast<long double>(largest)) + std::log(sums.s) + std::log(sums.r) * exponent;
+    const long double slope = ((sums.c / sums.s - 1) - (sums.s / sums.r - 1) * (2 - p)) / (p - 1) + 1;
+    const long double root = largest * (1 - log_g / slope);
+    sum = static_cast<double>(long_power_sums(*precise, m, 1 / root, p - 1, y).s);
   } else {
-    pnorm_sums(x, m, std::exp(u), p, y);
+    pnorm_sums(x, m, largest, p, y);
+    sum = sum_of(y, m);
   }
-  CarefulSum sum;
-  for (int64_t i = 0; i < m; ++i) sum.add(y[i]);
-  for (int64_t i = 0; i < m; ++i) y[i] /= sum.total;
+  for (int64_t i = 0; i < m; ++i) y[i] /= sum;
 }
 
 }  // namespace regmax::REGMAX_ISA

@@ -38,6 +38,23 @@ REGMAX_INLINE PowerTerms<T> power_terms(Vec<T> x, Vec<T> rate, Vec<T> exponent) 
   return {r, power, r * safe};
 }
 
+// The same for c / m in two parts. Scores that are equal have the same rounding errors, which add up: in rows with many
+// small weights they change the sum of the terms, and thereby the largest weight, by many units in the last place.
+template <class T>
+REGMAX_INLINE PowerTerms<T> careful_power_terms(Vec<T> x, Vec<T> rate, Vec<T> rate_rest, Vec<T> exponent) {
+  const Vec<T> one = splat(T(1)), share = -x * rate;
+  const Vec<T> rest = product_error<T>(-x, rate, share) - x * rate_rest;
+  const Vec<T> w = (one - share) - rest;
+  const Where<T> inside = greater(w, splat(8 * rounding<T>));
+  const Vec<T> safe = select(inside, w, one);
+  // What rounding took from w: nothing that counts if w is small.
+  const Vec<T> taken = select(inside & greater(w, splat(T(0.5))), ((one - w) - share) - rest, Vec<T>{});
+  const Vec<T> logarithm = times_plus(taken / safe, splat(T(log2_e)), log2_of<T>(safe));
+  const Vec<T> power = select(inside, exp2_of<T>(exponent * logarithm), Vec<T>{});
+  const Vec<T> r = power * safe;
+  return {r, power, r * safe};
+}
+
 // The same to about four digits, for Newton's first steps.
 template <class T>
 REGMAX_INLINE PowerTerms<T> rough_power_terms(Vec<T> x, Vec<T> rate, Vec<T> exponent) {
@@ -75,7 +92,18 @@ struct PowerExponents {
 
   explicit PowerExponents(Vec<T> strength_less_one)
       : a(within<T>(strength_less_one, T(1e-3), T(1))), exponent(splat(T(1)) / a - splat(T(1))) {}
+
+  // Whether errors of m would add up to more than a few units in the last place of the weights: r changes by
+  // w^(1/a - 1) (1 - w) / a for a relative change of m.
+  uint32_t is_sensitive(const PowerSums<T>& sums) const { return bits(greater(sums.c - sums.s, a * sums.s * T(8))); }
 };
+
+// What rounding took from the quotient.
+template <class T>
+inline Vec<T> quotient_rest(Vec<T> numerator, Vec<T> m, Vec<T> quotient) {
+  const Vec<T> product = quotient * m;
+  return ((numerator - product) - product_error<T>(quotient, m, product)) / m;
+}
 
 template <class T>
 struct TsallisPowers : PowerExponents<T> {
@@ -83,7 +111,7 @@ struct TsallisPowers : PowerExponents<T> {
   using PowerExponents<T>::PowerExponents;
   using InDouble = TsallisPowers<double>;
 
-  Vec<T> rate(Vec<T> m) const { return a / m; }
+  Vec<T> c() const { return a; }
   // Newton's step down in log2 m.
   Vec<T> step(const PowerSums<T>& sums, Vec<T> m) const {
     return (log2_of<T>(m) + a * log2_of<T>(sums.s)) * sums.s / sums.c;
@@ -96,7 +124,7 @@ struct PnormPowers : PowerExponents<T> {
   using PowerExponents<T>::PowerExponents;
   using InDouble = PnormPowers<double>;
 
-  Vec<T> rate(Vec<T> m) const { return splat(T(1)) / m; }
+  Vec<T> c() const { return splat(T(1)); }
   Vec<T> step(const PowerSums<T>& sums, Vec<T> m) const {
     const Vec<T> one = splat(T(1)), rest = one - a;
     const Vec<T> log_f = log2_of<T>(m) + (log2_of<T>(sums.s) - log2_of<T>(sums.r) * rest / (one + a));
@@ -116,10 +144,40 @@ inline Vec<float> accurate_step(const Powers& powers, const PowerSums<float>& su
   for (int h = 0; h < 2; ++h) steps[h] = typename Powers::InDouble(a[h]).step({s[h], c[h], r[h]}, wide_m[h]);
   return narrow(steps);
 }
+
 // m after a step down in log2 m.
 template <class T>
 REGMAX_INLINE Vec<T> stepped(Vec<T> m, Vec<T> step) {
   return m * normal_exp2<T>(within<T>(-step, T(-6), T(1)));
+}
+
+// Scores relative to their maximum in long double, which has the digits that float64 weights need: in rows with many
+// small weights the rounding errors of double add up. Where long double is double, the last digits are lost.
+struct LongScores {
+  const double* x;  // as the row has them
+  double top, gamma;
+
+  long double at(int64_t k) const { return (static_cast<long double>(x[k]) - top) / gamma; }
+};
+
+struct LongPowerSums {
+  long double s, c, r;
+};
+
+// The terms r of one row at m, and their sums.
+inline LongPowerSums long_power_sums(const LongScores& x, int64_t count, long double rate, double a, double* r) {
+  LongPowerSums sums{};
+  for (int64_t k = 0; k < count; ++k) {
+    const long double share = -x.at(k) * rate, w = 1 - share;
+    const bool inside = w > 8 * rounding<double>;
+    const long double term = inside ? std::exp(std::log1p(-share) / a) : 0;
+    r[k] = static_cast<double>(term);
+    if (!inside) continue;
+    sums.s += term;
+    sums.c += term / w;
+    sums.r += term * w;
+  }
+  return sums;
 }
 
 // A first guess of the root, from one small set of scores per lane.
@@ -128,7 +186,7 @@ inline Vec<T> guess_root(const Vec<T>* x, int count, const Powers& powers) {
   Vec<T> m = splat(T(1));
   for (int round = 0; round < 3; ++round) {
     PowerSums<T> sums{};
-    const Vec<T> rate = powers.rate(m);
+    const Vec<T> rate = powers.c() / m;
     for (int k = 0; k < count; ++k) {
       const PowerTerms<T> terms = rough_power_terms<T>(x[k], rate, powers.exponent);
       sums.s += terms.r;

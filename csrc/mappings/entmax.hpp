@@ -164,8 +164,22 @@ struct Entmax15 : JoinsNothing {
   // --- Scalar tier ---
   template <class T>
   static void map(ScalarRow<T>& row, double) {
+    if (sizeof(T) == sizeof(double)) return map_powers(row, 0.5);
     row.choose_above(-2);
     square_weights(row.w.x, row.count, row.w.y);
+  }
+
+  // The powers are vectorised within the row.
+  template <class T>
+  static void map_powers(ScalarRow<T>& row, double a) {
+    // No weight exceeds exp(x), and exp(-800) underflows.
+    row.choose_above(-1 / larger(a, 1.0 / 800));
+    double sum = 0;
+    row.with_precise_scores([&](const LongScores* precise) {
+      sum = a > 0 ? tsallis_weights(row.w.x, precise, row.count, a, row.w.y)
+                  : exponential_weights(row.w.x, row.count, row.w.y);
+    });
+    for (int64_t k = 0; k < row.count; ++k) row.w.y[k] /= sum;
   }
 
   // Newton's method in double.
@@ -231,17 +245,12 @@ struct Entmax : Entmax15 {
   template <class T>
   using Powers = std::conditional_t<sizeof(T) == sizeof(float), TsallisPowers<T>, void>;
 
-  // --- Scalar tier: the powers are vectorised within the row ---
+  // --- Scalar tier ---
   template <class T>
   static void map(ScalarRow<T>& row, double alpha) {
     if (alpha == 2) return row.map_sparsemax();
     if (alpha == 1.5) return Entmax15::map(row, alpha);
-    const double a = alpha - 1;
-    // No weight exceeds exp(x), and exp(-800) underflows.
-    row.choose_above(-1 / larger(a, 1.0 / 800));
-    const double sum =
-        a > 0 ? tsallis_weights(row.w.x, row.count, a, row.w.y) : exponential_weights(row.w.x, row.count, row.w.y);
-    for (int64_t k = 0; k < row.count; ++k) row.w.y[k] /= sum;
+    map_powers(row, alpha - 1);
   }
 
   // --- Jacobian product ---

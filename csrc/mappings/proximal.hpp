@@ -28,7 +28,8 @@ struct Proximal : HasLam {
     return size;
   }
 
-  // As ScalarRow::solve_again, but without a projection. The largest numbers are for integers.
+  // As ScalarRow::solve_again, but without a projection. A result may be as small as gamma lam: numbers next to which
+  // twofold sums would lose its digits are for integers.
   template <class T, class Pool>
   static bool solve_again(ScalarRow<T>& row, bool is_sure, double lam, bool clamped, const Pool& pool) {
     const ExactScores scores{row.w.x, row.m, 0, lam, row.gamma};
@@ -38,7 +39,9 @@ struct Proximal : HasLam {
       return true;
     };
     if constexpr (sizeof(T) == sizeof(double)) {
-      if (is_sure && largest_size(row) < 1e100) return with_accurate_row(scores, solve);
+      constexpr double spare = 2.8e14;  // 2^48: a sum in twofold doubles has 104 digits, a result 53 and a few more
+      const double size = largest_size(row) * static_cast<double>(row.m);
+      if (is_sure && size < spare * row.gamma * lam) return with_accurate_row(scores, solve);
     }
     return with_exact_row(scores, solve);
   }

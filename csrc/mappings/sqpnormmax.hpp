@@ -229,7 +229,8 @@ struct Sqpnormmax15 : JoinsNothing {
   static void map(ScalarRow<T>& row, double p) {
     if (p == 2) return row.map_sparsemax();
     row.choose_above(-1);
-    sqpnorm_weights<T>(row.w.x, row.count, p, row.w.y);
+    row.with_precise_scores(
+        [&](const LongScores* precise) { sqpnorm_weights(row.w.x, precise, row.count, p, row.w.y); });
   }
 
   // --- Jacobian product ---

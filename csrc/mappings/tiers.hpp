@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "algorithms/exact.hpp"
+#include "algorithms/powers.hpp"
 #include "algorithms/simplex.hpp"
 #include "algorithms/workspace.hpp"
 #include "runtime/tuning.hpp"
@@ -134,6 +135,17 @@ class ScalarRow {
   }
   // Whether weights solved in double are rounded finally to T.
   static bool is_final(bool is_sure) { return is_sure && sizeof(T) == sizeof(float); }
+
+  // Calls solve(scores) with the candidates' scores in long double for float64 rows, with nullptr for float32 rows.
+  template <class Solve>
+  void with_precise_scores(const Solve& solve) const {
+    if constexpr (sizeof(T) == sizeof(double)) {
+      const LongScores scores{chosen_scores(), top, gamma};
+      solve(&scores);
+    } else {
+      solve(nullptr);
+    }
+  }
 
   void restore_scores() {
     for (int64_t k = 0; k < count; ++k) w.x[k] = static_cast<double>(chosen_scores()[k]);

@@ -60,7 +60,7 @@ class PowerRows {
     for (int k = 0; rows.scaled && k < lanes<T>; ++k) x[k] *= load(rows.scale);
     store<T>(top_, top);
     const Vec<T> start = smaller(guess_root<T>(x, lanes<T>, powers) * splat(T(1.002)), splat(T(1)));
-    const Vec<T> cut = splat(T(-1 - 32 * rounding<T>)) / powers.rate(start);
+    const Vec<T> cut = splat(T(-1 - 32 * rounding<T>)) * start / powers.c();
     store<T>(cut_, rows.scaled ? cut * load(rows.gamma) * splat(1 + 8 * rounding<T>) : cut);
     return start;
   }
@@ -86,37 +86,47 @@ class PowerRows {
     return gathered;
   }
 
-  // Moves m to the roots and replaces the scores of the rows that settle by r; returns the rows that do not.
+  // Moves m to the roots and replaces the scores of the rows that settle by r; returns the rows that do not, and those
+  // in which the rounding of the scores counts. The last step is kept apart from m, where it would be rounded.
   uint32_t settle(const Powers& powers, uint32_t wanted, Vec<T>* m, Vec<T>* sum) {
     uint32_t moving = wanted, rough = wanted;  // settled rows take one more pass
     Vec<T> sums[3][lanes<T>] = {};
-    T rates[lanes<T>], exponents[lanes<T>];
+    T rates[lanes<T>], rests[lanes<T>], exponents[lanes<T>];
     store<T>(exponents, powers.exponent);
+    Vec<T> shift{};
     uint32_t open = wanted;
     for (int round = 0; round < most_rounds; ++round) {
-      store<T>(rates, powers.rate(*m));
+      const Vec<T> rate = powers.c() / *m;
+      store<T>(rates, rate);
+      store<T>(rests, times_plus(rate, shift, quotient_rest<T>(powers.c(), *m, rate)));
       for (uint32_t rest = open; rest; rest &= rest - 1) {
         const int r = __builtin_ctz(rest);
-        const Vec<T> rate = splat(rates[r]), exponent = splat(exponents[r]);
+        const Vec<T> row_rate = splat(rates[r]), rest_of_rate = splat(rests[r]), exponent = splat(exponents[r]);
+        const auto careful = [&](Vec<T> x) { return careful_power_terms<T>(x, row_rate, rest_of_rate, exponent); };
         if (!(moving >> r & 1)) {
-          add_up<true>(r, sums, [&](Vec<T> x) { return power_terms<T>(x, rate, exponent); });
+          add_up<true>(r, sums, careful);
         } else if (rough >> r & 1) {
-          add_up<false>(r, sums, [&](Vec<T> x) { return rough_power_terms<T>(x, rate, exponent); });
+          add_up<false>(r, sums, [&](Vec<T> x) { return rough_power_terms<T>(x, row_rate, exponent); });
         } else {
-          add_up<false>(r, sums, [&](Vec<T> x) { return power_terms<T>(x, rate, exponent); });
+          add_up<false>(r, sums, careful);
         }
       }
       const PowerSums<T> totals{sum_rows<T>(sums[0]), sum_rows<T>(sums[1]), sum_rows<T>(sums[2])};
       *sum = totals.s;
       open = moving;
-      if (!open) return 0;
+      if (!open) {
+        *m -= *m * shift;
+        return powers.is_sensitive(totals);
+      }
       const bool all_rough = (open & ~rough) == 0;
       const Vec<T> step = all_rough ? powers.step(totals, *m) : accurate_step(powers, totals, *m);
       const Vec<T> size = absolute<T>(step);
-      *m = select(from_bits<T>(moving), stepped<T>(*m, step), *m);
       // Only a step from accurate sums is the last; NaN is never small.
       const uint32_t small = bits(greater(splat(last_step), size)), near = bits(greater(splat(rough_step), size));
+      const Vec<T> change = step * splat(T(ln_2));
+      shift = select(from_bits<T>(moving & ~rough & small), times_plus(change * T(0.5), change, change), shift);
       moving &= rough | ~small;
+      *m = select(from_bits<T>(moving), stepped<T>(*m, step), *m);
       rough &= ~near;
     }
     return open;

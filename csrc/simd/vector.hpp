@@ -121,6 +121,19 @@ REGMAX_INLINE Vec<T> absolute(Vec<T> v) {
   return (Vec<T>)((IntVec<T>)v & std::numeric_limits<Int<T>>::max());  // without the sign bit
 }
 
+// a b - product, exactly: what rounding took from the product.
+template <class T>
+REGMAX_INLINE Vec<T> product_error(Vec<T> a, Vec<T> b, Vec<T> product) {
+#if defined(__FMA__)
+  return times_plus(a, b, -product);
+#else  // Dekker's product of halves
+  const Vec<T> splitter = splat(T(sizeof(T) == 4 ? (1 << 12) + 1 : (1 << 27) + 1));
+  const Vec<T> wide_a = a * splitter, wide_b = b * splitter;
+  const Vec<T> a1 = wide_a - (wide_a - a), a2 = a - a1, b1 = wide_b - (wide_b - b), b2 = b - b1;
+  return ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2;
+#endif
+}
+
 // The first `count` lanes from p, the others `fill`.
 template <class T>
 inline Vec<T> load_some(const T* p, int count, T fill) {

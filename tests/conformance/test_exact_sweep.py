@@ -33,6 +33,28 @@ def test_no_tier_of_the_core_has_a_fault(tier: str | None) -> None:
         assert exact_sweep.judge(case, exact_sweep.by_core(case, tier)) == [], case.name
 
 
+@pytest.mark.skipif(not native.available(), reason="the core was not built")
+@pytest.mark.parametrize("tier", exact_sweep.TIERS)
+@pytest.mark.parametrize(
+    ("kernel", "theta", "kind", "seed", "d", "dtype"),
+    [
+        ("entmax", 1.9, "peak", 0, 4, "float32"),
+        ("entmax", 1.9, "peak", 0, 1022, "float64"),
+        ("entmax", 1.25, "stairs", 0, 1020, "float32"),
+        ("sqpnormmax", 1.9, "flat", 368885720, 424, "float64"),
+        ("sqpnormmax", 1.05, "flat", 1554345207, 807, "float64"),
+        ("sqpnormmax", 1.25, "geometric", 1182525527, 661, "float64"),
+        ("prox_tv1d", 3.0, "filled with -1e37", 1037001601, 17, "float64"),
+    ],
+)
+def test_many_small_numbers_do_not_move_a_large_one(
+    tier: str | None, kernel: str, theta: float, kind: str, seed: int, d: int, dtype: str
+) -> None:
+    """Their rounding errors add up: up to 60 units in the last place of the largest weight."""
+    case = exact_sweep.made(kernel, theta, kind, seed, np.ones(d, bool), np.dtype(dtype))
+    assert exact_sweep.judge(case, exact_sweep.by_core(case, tier)) == []
+
+
 def test_faults_are_found() -> None:
     rng = np.random.default_rng(3)
     cases = [case for case in (exact_sweep.draw(rng, 60) for _ in range(200)) if case.kernel == "fusedmax"]

@@ -43,9 +43,15 @@ def draw(rng: np.random.Generator, longest: int) -> Case:
     dtype = np.dtype(str(rng.choice(("float32", "float64"))))
     d = int(np.exp(rng.uniform(0, np.log(longest))))
     kind, seed = str(rng.choice(list(KINDS))), int(rng.integers(2**31))
-    x = row(kind, seed, d, theta, dtype.type).astype(dtype)
     keep = rng.random(d) < (0.7 if rng.random() < 0.2 else 1.1)
     keep[rng.integers(d)] = True
+    return made(kernel, theta, kind, seed, keep, dtype)
+
+
+def made(kernel: str, theta: float | None, kind: str, seed: int, keep: Array, dtype: np.dtype) -> Case:
+    """A row of one kind and its exact weights."""
+    d = len(keep)
+    x = row(kind, seed, d, theta, dtype.type).astype(dtype)
     weights = reference.argmax(kernel, x[None].astype(np.float64), keep[None], theta)[0]
     name = f"row({kind!r}, {seed}, {d}, {theta}, np.{dtype}) {kernel}{'' if keep.all() else ' masked'}"
     return Case(name, kernel, theta, x, keep, _groups(kernel, x, keep, weights), weights, None, None)
