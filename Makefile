@@ -96,18 +96,23 @@ site: $(INSTALLED)
 	rm -rf build/docs docs/api/generated docs/gallery
 	sphinx-build --quiet --fail-on-warning docs build/docs
 
-# In one process: the workers of pytest-xdist end without writing the core's counters.
+# Two processes that end by themselves: the workers of pytest-xdist end without writing the core's counters.
 # The instances of a template are merged: a line counts as covered if any instruction set or type reaches it.
 COVERAGE := build/coverage
 WITH_COUNTERS := REGMAX_LIBRARY=$(CURDIR)/$(COVERAGE)/core/_core.so
-coverage: $(INSTALLED) ## which lines of Python and of the core the tests reach; `make coverage TESTS="tests/laws ..."` runs some of them
-	cmake -G Ninja -S . -B $(COVERAGE)/core -DCMAKE_CXX_COMPILER=$(CXX) -DCMAKE_CXX_FLAGS="--coverage -fprofile-update=atomic" --log-level=WARNING
+COVERED := $(WITH_COUNTERS) coverage run -m pytest -q
+FIRST ?= tests/laws tests/kernels tests/conformance tests/attention
+SECOND ?= src $(filter-out $(FIRST) tests/frameworks tests/support tests/conftest.py,$(wildcard tests/[a-z]*[a-z]))
+coverage: $(INSTALLED) ## which lines of Python and of the core the tests reach; `make coverage FIRST=tests/laws SECOND=tests/kernels` runs some
+	cmake -G Ninja -S . -B $(COVERAGE)/core -DCMAKE_CXX_COMPILER=$(CXX) -DREGMAX_OPTIMIZE=-O1 \
+	  -DCMAKE_CXX_FLAGS="--coverage -fprofile-update=atomic" --log-level=WARNING
 	cmake --build $(COVERAGE)/core
 	mkdir -p $(COVERAGE)/html
 	find $(COVERAGE) -name '*.gcda' -delete
 	coverage erase
-	$(WITH_COUNTERS) pytest -q --cov --cov-report= $(TESTS)
+	$(COVERED) $(FIRST) & first=$$!; $(COVERED) $(SECOND); second=$$?; wait $$first && exit $$second
 	$(WITH_COUNTERS) python tests/support/adversarial.py --rows 400000
+	coverage combine --quiet
 	coverage xml -q -o $(COVERAGE)/python.xml
 	gcovr --root . --filter csrc/ --json $(COVERAGE)/core.json $(COVERAGE)/core
 	gcovr --root . --merge-lines --add-tracefile $(COVERAGE)/core.json --cobertura-add-tracefile $(COVERAGE)/python.xml \
@@ -118,7 +123,8 @@ coverage: $(INSTALLED) ## which lines of Python and of the core the tests reach;
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 RUNTIMES = $(foreach lib,libasan.so libubsan.so libstdc++.so,$(shell $(CXX) -print-file-name=$(lib)))
 sanitize: $(INSTALLED) ## run adversarial rows through a core built with ASan and UBSan
-	cmake -G Ninja -S . -B build/sanitize -DCMAKE_CXX_COMPILER=$(CXX) -DCMAKE_CXX_FLAGS="$(SANITIZE)" --log-level=WARNING
+	cmake -G Ninja -S . -B build/sanitize -DCMAKE_CXX_COMPILER=$(CXX) -DREGMAX_OPTIMIZE=-O1 -DCMAKE_CXX_FLAGS="$(SANITIZE)" \
+	  --log-level=WARNING
 	cmake --build build/sanitize
 	LD_PRELOAD="$(RUNTIMES)" ASAN_OPTIONS=detect_leaks=0 \
 	  REGMAX_LIBRARY=$(CURDIR)/build/sanitize/_core.so python tests/support/adversarial.py --rows 200000
