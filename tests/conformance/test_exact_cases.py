@@ -19,11 +19,7 @@ PRODUCTS = [case for case in CASES if case.v is not None]
 
 # What rounding still decides wrongly with tensor operations.
 TENSORS = {
-    "sparsemax None ramp 12 float64",
-    "fusedmax 0.0 ramp 12 float64",
-    "oscarmax 0.0 ramp 12 float64",
     "prox_oscar 0.01 ramp 12 float64",
-    "oscarmax 0.05 tenths 9 float64 4",
     "prox_tv1d 0.1 tenths 9 float64 3",
     "prox_tv1d 0.1 tenths 9 float64 5",
     "sqpnormmax 1.5 found 4",

@@ -66,10 +66,10 @@ def _fusedmax(x: Tensor, kept: Tensor, lam: Tensor) -> Tensor:
     """Pool neighbours, then project.
 
     The threshold tau is at least max - 1 - 2 lam, and a score more than 2 lam below tau belongs to no level set
-    above tau, since joining one saves at most two edges. So low scores are raised to max - 1 - 4 lam: the result
+    above tau, since joining one saves at most two edges. So low scores are raised to max - 2 - 4 lam: the result
     is the same, and rounding does not depend on the scale of the scores.
     """
-    x = torch.maximum(below_peak(torch.where(kept, x, -torch.inf)), -1 - 4 * lam)
+    x = torch.maximum(below_peak(torch.where(kept, x, -torch.inf)), -2 - 4 * lam)
     chain = Chain(kept)
     z = total_variation(chain.pack(x), lam * chain.edges)
     return chain.unpack(project_simplex(torch.where(chain.occupied, z, -torch.inf)))
@@ -80,11 +80,11 @@ def _oscarmax(x: Tensor, lam: Tensor) -> Tensor:
 
     On the simplex the penalty is sum_k lam (d - k) y_(k); the constant lam d does not change the result and is
     dropped, and with it the number of kept scores. The last value of a pool is at least the pool's mean, which on the
-    support exceeds tau >= max - 1 + lam: all scores of the support are above max - 1 - lam (d - 1), and lower scores
-    and deleted positions are set to that.
+    support exceeds tau >= max - 1 + lam: all scores of the support are above max - 1 - lam (d - 1). Scores below
+    max - 2 - lam (d - 1) and deleted positions are set to that.
     """
     d = x.shape[-1]
-    x = torch.maximum(below_peak(x), -1 - lam * (d - 1))
+    x = torch.maximum(below_peak(x), -2 - lam * (d - 1))
     descending, order = sort_descending(x)
     ranks = torch.arange(1, d + 1, device=x.device)
     z = isotonic_decreasing(descending + lam * ranks)

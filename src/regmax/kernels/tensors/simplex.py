@@ -22,19 +22,37 @@ def softmax(x: Tensor) -> Tensor:
 def project_simplex(x: Tensor) -> Tensor:
     """Sort-based threshold: O(d log d) per row.
 
-    Scores more than 1 below the largest are never in the support, so they are clamped to 1 below.
+    A score is in the support if n (x - tau) > 0, for the n largest and n tau = sum x - 1. Both terms are computed in
+    two parts, of which sums of the first have no rounding error: a score at the threshold is told from one above it.
     """
-    x = below_peak(x).clamp(min=-1)
-    descending = x.sort(-1, descending=True).values
-    sums = descending.cumsum(-1) - 1
+    peak = x.amax(-1, keepdim=True)
+    peak = torch.where(peak > -torch.inf, peak, 0)
     ranks = torch.arange(1, x.shape[-1] + 1, device=x.device)
-    size = (ranks * descending > sums).sum(-1, keepdim=True)
-    tau = sums.gather(-1, size - 1) / size
-    # The rounding error of the cumulative sums grows with the row; sums over only the support avoid it.
-    for _ in range(2):
-        support = x > tau
-        tau = (torch.where(support, x, 0).sum(-1, keepdim=True) - 1) / support.sum(-1, keepdim=True)
-    return (x - tau).clamp(min=0)
+    shift = 6 * ranks[-1:].to(x.dtype).log2().ceil().exp2()  # sums of numbers rounded by adding it are exact
+    high, low = _exact_parts(x.sort(-1, descending=True).values, peak, shift)
+    high_sums, low_sums = high.cumsum(-1), low.cumsum(-1)
+    size = (_excess(high, low, ranks, high_sums, low_sums) > 0).sum(-1, keepdim=True).clamp(min=1)
+    high_sum, low_sum = high_sums.gather(-1, size - 1), low_sums.gather(-1, size - 1)
+    return (_excess(*_exact_parts(x, peak, shift), size, high_sum, low_sum) / size).clamp(min=0)
+
+
+def _excess(high: Tensor, low: Tensor, count: Tensor, high_sum: Tensor, low_sum: Tensor) -> Tensor:
+    """Return count * x - sum + 1: the first parts cancel without rounding."""
+    return (count * high - high_sum + 1) + (count * low - low_sum)
+
+
+def _exact_parts(x: Tensor, peak: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
+    """Split x - peak in two, of which the first are multiples of the shift's last digit.
+
+    Scores more than 1 below the peak are never in the support, so they are put 1 below it.
+    """
+    difference = x - peak
+    part = difference - x
+    rest = (x - (difference - part)) - (peak + part)  # what rounding took from the difference
+    far = difference < -1
+    difference, rest = torch.where(far, -1, difference), torch.where(far, 0, rest)
+    high = (difference + shift) - shift
+    return high, (difference - high) + rest
 
 
 # A fixed number, because no result is read back to stop early. Measured for p from 1.001 to 2 on rows of up to 30,000
