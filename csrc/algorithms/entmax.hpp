@@ -37,7 +37,7 @@ inline double tsallis_weights(const double* x, const LongScores* precise, int64_
     if (step > 4 * rounding<double>) m *= 1 - step;  // negative only by rounding
   }
   const LongPowerSums sums = long_power_sums(*precise, count, a / static_cast<long double>(m), a, r);
-  const long double log_f = std::log(static_cast<long double>(m)) + a * std::log(sums.s);
+  const long double log_f = std::log(static_cast<long double>(m)) + a * std::log(sums.s / long_scale);
   const long double root = m * (1 - log_f * sums.s / sums.c);
   return static_cast<double>(long_power_sums(*precise, count, a / root, a, r).s);
 }

@@ -74,8 +74,8 @@ inline void sqpnorm_weights(const double* x, const LongScores* precise, int64_t 
   if (precise) {
     const LongPowerSums sums = long_power_sums(*precise, m, 1 / static_cast<long double>(largest), p - 1, y);
     const long double exponent = (p - 2) / static_cast<long double>(p);
-    const long double log_g =
-        std::log(static_cast<long double>(largest)) + std::log(sums.s) + std::log(sums.r) * exponent;
+    const long double log_g = std::log(static_cast<long double>(largest)) + std::log(sums.s / long_scale) +
+                              std::log(sums.r / long_scale) * exponent;
     const long double slope = ((sums.c / sums.s - 1) - (sums.s / sums.r - 1) * (2 - p)) / (p - 1) + 1;
     const long double root = largest * (1 - log_g / slope);
     sum = static_cast<double>(long_power_sums(*precise, m, 1 / root, p - 1, y).s);

@@ -49,7 +49,7 @@ REGMAX_INLINE PowerTerms<T> careful_power_terms(Vec<T> x, Vec<T> rate, Vec<T> ra
   const Vec<T> safe = select(inside, w, one);
   // What rounding took from w: nothing that counts if w is small.
   const Vec<T> taken = select(inside & greater(w, splat(T(0.5))), ((one - w) - share) - rest, Vec<T>{});
-  const Vec<T> logarithm = times_plus(taken / safe, splat(T(log2_e)), log2_of<T>(safe));
+  const Vec<T> logarithm = times_plus(taken, splat(T(log2_e)), log2_of<T>(safe));
   const Vec<T> power = select(inside, exp2_of<T>(exponent * logarithm), Vec<T>{});
   const Vec<T> r = power * safe;
   return {r, power, r * safe};
@@ -93,9 +93,8 @@ struct PowerExponents {
   explicit PowerExponents(Vec<T> strength_less_one)
       : a(within<T>(strength_less_one, T(1e-3), T(1))), exponent(splat(T(1)) / a - splat(T(1))) {}
 
-  // Whether errors of m would add up to more than a few units in the last place of the weights: r changes by
-  // w^(1/a - 1) (1 - w) / a for a relative change of m.
-  uint32_t is_sensitive(const PowerSums<T>& sums) const { return bits(greater(sums.c - sums.s, a * sums.s * T(8))); }
+  // The relative change of S for a relative change of m: r changes by w^(1/a - 1) (1 - w) / a.
+  Vec<T> sensitivity(const PowerSums<T>& sums) const { return (sums.c - sums.s) / (a * sums.s); }
 };
 
 // What rounding took from the quotient.
@@ -132,16 +131,20 @@ struct PnormPowers : PowerExponents<T> {
   }
 };
 
-// The step in double: in float32 the sum of large logarithms has too few digits.
+// The step from m (1 - shift), in double: in float32 the sum of large logarithms has too few digits.
 template <class Powers>
-inline Vec<float> accurate_step(const Powers& powers, const PowerSums<float>& sums, Vec<float> m) {
-  Vec<double> a[2], s[2], c[2], r[2], wide_m[2], steps[2];
+inline Vec<float> accurate_step(const Powers& powers, const PowerSums<float>& sums, Vec<float> m, Vec<float> shift) {
+  Vec<double> a[2], s[2], c[2], r[2], wide_m[2], wide_shift[2], steps[2];
   widen(powers.a, a);
   widen(sums.s, s);
   widen(sums.c, c);
   widen(sums.r, r);
   widen(m, wide_m);
-  for (int h = 0; h < 2; ++h) steps[h] = typename Powers::InDouble(a[h]).step({s[h], c[h], r[h]}, wide_m[h]);
+  widen(shift, wide_shift);
+  for (int h = 0; h < 2; ++h) {
+    wide_m[h] -= wide_m[h] * wide_shift[h];
+    steps[h] = typename Powers::InDouble(a[h]).step({s[h], c[h], r[h]}, wide_m[h]);
+  }
   return narrow(steps);
 }
 
@@ -160,17 +163,19 @@ struct LongScores {
   long double at(int64_t k) const { return (static_cast<long double>(x[k]) - top) / gamma; }
 };
 
+constexpr long double long_scale = 1.2676506002282294e30L;  // 2^100
+
 struct LongPowerSums {
   long double s, c, r;
 };
 
-// The terms r of one row at m, and their sums.
+// The terms r of one row, exp(x) at a = 0, and their sums, all times 2^100: no term is rounded as a subnormal number.
 inline LongPowerSums long_power_sums(const LongScores& x, int64_t count, long double rate, double a, double* r) {
   LongPowerSums sums{};
   for (int64_t k = 0; k < count; ++k) {
     const long double share = -x.at(k) * rate, w = 1 - share;
     const bool inside = w > 8 * rounding<double>;
-    const long double term = inside ? std::exp(std::log1p(-share) / a) : 0;
+    const long double term = inside ? long_scale * std::exp(a > 0 ? std::log1p(-share) / a : x.at(k)) : 0;
     r[k] = static_cast<double>(term);
     if (!inside) continue;
     sums.s += term;

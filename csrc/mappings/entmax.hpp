@@ -176,8 +176,9 @@ struct Entmax15 : JoinsNothing {
     row.choose_above(-1 / larger(a, 1.0 / 800));
     double sum = 0;
     row.with_precise_scores([&](const LongScores* precise) {
-      sum = a > 0 ? tsallis_weights(row.w.x, precise, row.count, a, row.w.y)
-                  : exponential_weights(row.w.x, row.count, row.w.y);
+      sum = a > 0     ? tsallis_weights(row.w.x, precise, row.count, a, row.w.y)
+            : precise ? static_cast<double>(long_power_sums(*precise, row.count, 0, 0, row.w.y).s)
+                      : exponential_weights(row.w.x, row.count, row.w.y);
     });
     for (int64_t k = 0; k < row.count; ++k) row.w.y[k] /= sum;
   }

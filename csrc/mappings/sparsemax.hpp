@@ -47,7 +47,7 @@ struct Sparsemax : JoinsNothing {
     template <class Weight>
     static uint32_t find_step(const Vec<T>* sums, Vec<T> count, Vec<T>, Vec<T>* step, Vec<T>*) {
       *step = (sums[0] - splat(T(1))) / count;
-      return bits(greater(sums[0], splat(T(3))));
+      return bits(greater(sums[0], splat(T(2))));
     }
     // Rounding may keep a row from settling: then the count of the scores above tau no longer decreases.
     static constexpr bool count_decreases = true;

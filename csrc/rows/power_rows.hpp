@@ -87,7 +87,7 @@ class PowerRows {
   }
 
   // Moves m to the roots and replaces the scores of the rows that settle by r; returns the rows that do not, and those
-  // in which the rounding of the scores counts. The last step is kept apart from m, where it would be rounded.
+  // in which rounding or the last step counts. The last step is kept apart from m, where it would be rounded.
   uint32_t settle(const Powers& powers, uint32_t wanted, Vec<T>* m, Vec<T>* sum) {
     uint32_t moving = wanted, rough = wanted;  // settled rows take one more pass
     Vec<T> sums[3][lanes<T>] = {};
@@ -115,11 +115,14 @@ class PowerRows {
       *sum = totals.s;
       open = moving;
       if (!open) {
+        // Where a weight is about to vanish the step after a small one may be no smaller.
+        const Vec<T> sensitivity = powers.sensitivity(totals);
+        const Vec<T> error = absolute<T>(accurate_step(powers, totals, *m, shift)) * larger(sensitivity, splat(T(1)));
         *m -= *m * shift;
-        return powers.is_sensitive(totals);
+        return bits(greater(sensitivity, splat(T(8)))) | bits(greater(error, splat(T(4e-7))));
       }
       const bool all_rough = (open & ~rough) == 0;
-      const Vec<T> step = all_rough ? powers.step(totals, *m) : accurate_step(powers, totals, *m);
+      const Vec<T> step = all_rough ? powers.step(totals, *m) : accurate_step(powers, totals, *m, shift);
       const Vec<T> size = absolute<T>(step);
       // Only a step from accurate sums is the last; NaN is never small.
       const uint32_t small = bits(greater(splat(last_step), size)), near = bits(greater(splat(rough_step), size));

@@ -44,15 +44,33 @@ def test_no_tier_of_the_core_has_a_fault(tier: str | None) -> None:
         ("sqpnormmax", 1.9, "flat", 368885720, 424, "float64"),
         ("sqpnormmax", 1.05, "flat", 1554345207, 807, "float64"),
         ("sqpnormmax", 1.25, "geometric", 1182525527, 661, "float64"),
+        ("entmax", 1.0, "ramp", 1895298522, 1375, "float64"),
+        ("sparsemax", None, "tiny", 1744777027, 41, "float32"),
         ("prox_tv1d", 3.0, "filled with -1e37", 1037001601, 17, "float64"),
     ],
 )
 def test_many_small_numbers_do_not_move_a_large_one(
-    tier: str | None, kernel: str, theta: float, kind: str, seed: int, d: int, dtype: str
+    tier: str | None, kernel: str, theta: float | None, kind: str, seed: int, d: int, dtype: str
 ) -> None:
     """Their rounding errors add up: up to 60 units in the last place of the largest weight."""
     case = exact_sweep.made(kernel, theta, kind, seed, np.ones(d, bool), np.dtype(dtype))
     assert exact_sweep.judge(case, exact_sweep.by_core(case, tier)) == []
+
+
+@pytest.mark.skipif(not native.available(), reason="the core was not built")
+@pytest.mark.parametrize("tier", exact_sweep.TIERS)
+def test_a_weight_that_is_about_to_vanish(tier: str | None) -> None:
+    """The third score is just below the threshold: Newton's step is too long there."""
+    x = np.array([[4.548394, 3.5270293, 3.4724352, 2.33516]], np.float32)
+    expected = reference.argmax(
+        "entmax", x.astype(np.float64), np.ones(x.shape, bool), float(np.float32(1.9))
+    )
+    native.force_tier(tier)
+    try:
+        y = native.argmax("entmax", x, None, float(np.float32(1.9)))
+    finally:
+        native.force_tier(None)
+    np.testing.assert_allclose(y, expected, rtol=0, atol=2.4e-7)
 
 
 def test_faults_are_found() -> None:
