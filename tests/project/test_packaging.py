@@ -109,6 +109,7 @@ def test_attention_needs_no_name_that_the_oldest_torch_lacks() -> None:
     program = """
 import torch
 vars(torch.compiler).pop("is_exporting", None)
+vars(torch.compiler).pop("_is_exporting_flag", None)
 import regmax, regmax.nn
 x = torch.eye(3)[None]
 assert regmax.attention(x, 4 * x, x, mapping="sparsemax").equal(x)
@@ -130,6 +131,18 @@ def test_the_readme_of_the_package_index_has_absolute_links(monkeypatch: pytest.
     assert [link for link in pictures if not (ROOT / link.removeprefix(start)).is_file()] == []
     with pytest.raises(ValueError, match="provides `readme`"):
         index_readme.dynamic_metadata("version", {})
+
+
+def test_the_readme_of_the_package_index_has_no_tex(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools" / "metadata"))
+    monkeypatch.chdir(ROOT)
+    import index_readme
+
+    text = index_readme.dynamic_metadata("readme", {})["text"]
+    assert not re.search(r"\$|\\[a-zA-Z]", text)
+    assert "`½ ‖y‖_2^2 + λ Σ_i ∣y_(i+1) - y_i∣`" in text
+    with pytest.raises(ValueError, match="readable as text"):
+        index_readme.plain(r"$\sqrt y$")
 
 
 def test_a_wrong_tag_is_no_release(

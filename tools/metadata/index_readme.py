@@ -1,4 +1,6 @@
-"""README.md for the package index: its relative links become links to the repository at this version's tag.
+"""README.md for the package index, which has neither the repository's files nor mathematics.
+
+Relative links become links to the repository at this version's tag, formulas plain text.
 
 A dynamic-metadata provider of scikit-build-core, named in pyproject.toml.
 """
@@ -9,6 +11,29 @@ from pathlib import Path
 
 HOME = "https://github.com/regmax/regmax"
 _LINK = re.compile(r"(!?)(\[[^]]*\]\()(?!https?://|#)([^)]+\))")
+_FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$")
+# What the README's formulas use. Bars of absolute values must not be those of tables.
+_TEXT = {
+    r"\arg\max": "argmax",
+    r"^\top": "ᵀ",
+    r"\frac12": "½",
+    r"\lVert ": "‖",
+    r" \rVert": "‖",
+    r"\lvert ": "∣",
+    r" \rvert": "∣",
+    r"\Omega": "Ω",
+    r"\Pi": "Π",
+    r"\Delta": "Δ",
+    r"\alpha": "α",
+    r"\gamma": "γ",
+    r"\lambda": "λ",
+    r"\sum": "Σ",
+    r"\in": "∈",
+    r"\log": "log",
+    r"\max": "max",
+    r"\;": "",
+    r"\,": " ",
+}
 _VERSION = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)
 
 
@@ -25,7 +50,7 @@ def dynamic_metadata(
         raise ValueError(
             "src/regmax/versions.py must contain the version. Got a file without `__version__ =`."
         )
-    text = absolute(Path("README.md").read_text(encoding="utf-8"), f"v{found[1]}")
+    text = plain(absolute(Path("README.md").read_text(encoding="utf-8"), f"v{found[1]}"))
     return {"content-type": "text/markdown", "text": text}
 
 
@@ -43,3 +68,24 @@ def absolute(text: str, tag: str) -> str:
         return f"{picture}{label}{f'{raw}/{tag}' if picture else f'{HOME}/blob/{tag}'}/{target}"
 
     return _LINK.sub(link, text)
+
+
+def plain(text: str) -> str:
+    r"""Markdown with formulas as plain text.
+
+    Example:
+        >>> plain(r"$\frac12 \lVert y \rVert_2^2$ and $\sum_{i<j} y_i$")
+        '`½ ‖y‖_2^2` and `Σ_(i<j) y_i`'
+    """
+    return _FORMULA.sub(lambda match: f"`{_formula(match[1] or match[2])}`", text)
+
+
+def _formula(tex: str) -> str:
+    tex = re.sub(r"\\frac\{1\}\{([^}]*)\}", r"1/(\1)", tex)
+    for command, symbol in _TEXT.items():
+        tex = tex.replace(command, symbol)
+    if unknown := re.findall(r"\\\w+", tex):
+        raise ValueError(
+            f"The README's formulas must be readable as text. Add {', '.join(unknown)} to _TEXT."
+        )
+    return re.sub(r"\{([^}]*)\}", r"(\1)", tex)
