@@ -11,8 +11,8 @@ from torch._C._functorch import get_dynamic_layer_stack_depth, peek_interpreter_
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
-# torch 2.6 does not have it; programs that its compiler traces count as exported, which have no fused operators.
-is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", is_compiling)
+# torch 2.6 does not tell the two apart; what its compiler traces counts as exported, and has no fused operators.
+_TELLS_EXPORT = hasattr(torch.compiler, "_is_exporting_flag")
 
 # Inside, an operator calls its kernel for the device instead of the one with derivatives.
 below_autograd: Any = torch._C._AutoDispatchBelowAutograd
@@ -34,9 +34,19 @@ def is_plain(x: Tensor) -> bool:
     )
 
 
+def is_exporting() -> bool:
+    """True while `torch.export` traces a program. torch 2.9 compiles `torch.compiler.is_exporting()` to True."""
+    return bool(torch.compiler._is_exporting_flag) if _TELLS_EXPORT else is_compiling()
+
+
 def in_transform() -> bool:
     """True inside a transform of `torch.func`, also while the compiler traces it."""
     return bool(get_dynamic_layer_stack_depth() > 0)
+
+
+# `torch.compiler.assume_constant_result` without its imports. The compiler of torch 2.9 cannot trace that call, but
+# pushes a transform's layer while it traces the transform, and compiles again under others.
+in_transform._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def nested_forward_mode(jvp: Callable[..., Any]) -> Callable[..., Any]:
