@@ -143,11 +143,11 @@ cross: | $(VENV)/bin/python ## compile and link the core for other systems, with
 	$(INSTALL) ziglang
 	for target in $(TARGETS); do ZIG="$(ZIG)" sh tools/cross.sh $$target || exit 1; done
 
-# The pure wheel serves systems without a wheel: it computes with tensor operations.
+# The pure wheel serves systems without a wheel: it computes with tensor operations. Ninja cannot share make's jobs.
 dist: $(RELEASE) ## the sdist, this machine's wheel and the pure wheel, checked, in dist
 	rm -rf dist build/dist
 	python -m build --no-isolation --sdist --outdir dist
-	python -m build --no-isolation --wheel --outdir build/dist
+	env -u MAKEFLAGS python -m build --no-isolation --wheel --outdir build/dist
 	auditwheel repair --wheel-dir dist build/dist/*.whl
 	$(MAKE) pure
 	$(MAKE) check-dist

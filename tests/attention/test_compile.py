@@ -98,7 +98,9 @@ def test_learned_strengths_and_a_bias_compile(shape: tuple[int, ...], fused_call
 
 def test_annealing_does_not_recompile_at_every_step(fused_calls: list[str]) -> None:
     inputs, module = draw(), regmax.nn.Fusedmax()
-    schedule = regmax.nn.AnnealGamma(module, start=4.0, end=1.0, steps=12)
+    # torch 2.9 makes constants of numbers that are multiplied, such as an annealed lam (docs/support.md).
+    traced = not torch.__version__.startswith("2.9.")
+    schedule = regmax.nn.AnnealGamma(module, start=4.0, end=1.0, steps=12, constant_penalty=traced)
     program = compiled(partial(regmax.attention, mapping=module))
     with torch.no_grad():
         for step in range(12):
