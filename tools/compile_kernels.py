@@ -29,6 +29,7 @@ from regmax.kernels.triton.attention_kernels import (
     dropout_of_queries,
     dropout_of_slots,
 )
+from regmax.kernels.triton.long_products import long_products
 from regmax.kernels.triton.long_rows import long_rows
 from regmax.kernels.triton.products import row_products
 from regmax.kernels.triton.row_kernels import row_candidates, row_weights
@@ -40,7 +41,7 @@ TARGETS = {
 }
 _CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 _KINDS = ("sparsemax", "fusedmax", "oscarmax", "sqpnormmax", "sqpnormmax_15", "entmax", "entmax_15")
-_INTEGERS = {"COLUMN", "RANK", "COUNT", "KEPT"}
+_INTEGERS = {"COLUMN", "RANK", "COUNT", "KEPT", "PLACE"}
 _LONG_INTEGERS = {"SEED", "ROW", "ENTRY", "START", "MASK_SLICE", "BIAS_SLICE"}
 _INPUTS = {"X", "V", "Q", "K"}
 
@@ -73,7 +74,11 @@ def cases() -> Iterator[Case]:
     for inputs, work in (("bf16", "fp32"), ("fp16", "fp32"), ("fp64", "fp64")):
         for rows, slots in launch.TILES:
             for case in _row_cases("fusedmax", rows, slots):
-                if work == "fp64" and case.kernel in (row_weights, row_products):  # as `launch.tile`
+                if work == "fp64" and case.kernel in (
+                    row_weights,
+                    row_products,
+                    long_products,
+                ):  # as `launch.tile`
                     half = {**case.constants, "R": rows // 2}
                     case = case._replace(name=case.name.replace(f"{rows}x", f"{rows // 2}x"), constants=half)
                 yield case._replace(name=f"{case.name} {inputs}", inputs=inputs, work=work)
@@ -110,9 +115,11 @@ def _row_cases(name: str, rows: int, slots: int) -> Iterator[Case]:
     yield Case(f"row_candidates {label}", row_candidates, {**tile, "B": slots, **flags})
     yield Case(f"row_weights {label}", row_weights, {**tile, "SCATTER": True, "EPS": 2.0**-23})
     yield Case(f"row_products {label}", row_products, {**tile, "STRENGTHS": True, **flags})
-    if slots == launch.TILES[-1][1] and name != "oscarmax":
+    if slots == launch.TILES[-1][1]:
         constants = {"B": launch.CHUNK, "C": slots, "KIND": tile["KIND"], **flags}
         yield Case(f"long_rows {name}", long_rows, constants)
+        constants = {"R": rows, "B": slots, "KIND": tile["KIND"], "HAS_KEEP": True}
+        yield Case(f"long_products {label}", long_products, constants)
 
 
 def signature(case: Case) -> dict[str, str]:
@@ -129,6 +136,8 @@ def signature(case: Case) -> dict[str, str]:
             return "*i32"
         if name in _LONG_INTEGERS:
             return "*i64"
+        if name == "U":
+            return "*fp64"
         return f"*{case.inputs if name in _INPUTS else case.work}"
 
     return {name: kind(name) for name in case.kernel.arg_names}

@@ -60,7 +60,7 @@ FLAGS = torch.tensor((RNG.random(D) < 0.2).astype(np.int32))
 CODES = torch.tensor(RNG.integers(0, 3, D).astype(np.int32))
 SCANS: dict[str, tuple[Any, tuple[torch.Tensor, ...], Any]] = {
     "sums of segments": (scan_two, (X, FLAGS), chains.segment_add),
-    "nearest known": (scan_two, (X, FLAGS), products._nearest),
+    "nearest known": (scan_two, (X, FLAGS), products.nearest),
     "latest decision": (scan_one, (CODES,), chains._latest),
     "clips": (scan_clips, (X, X - 2, X + 2), chains._clip_then),
     "peaks": (scan_peaks, (X, torch.arange(D, dtype=torch.int32), FLAGS), clusters._peak),

@@ -5,8 +5,9 @@
 interpreter (TRITON_INTERPRET=1) on CPU tensors. Experimental: proven in the interpreter and by offline compilation,
 not yet run on a device. The environment variable REGMAX_TRITON=0 turns them off.
 
-Tiles (`simplex`, `chains`, `clusters`, `products`) are device functions; `row_kernels`, `long_rows` and `products` hold
-the kernels, and `launch` starts them. Importing this package does not import triton.
+Tiles (`simplex`, `chains`, `clusters`, `products`) are device functions; `row_kernels` and `products` hold the kernels
+of rows that fit into a tile, `long_rows` and `long_products` those of longer ones, and `launch` starts them.
+Importing this package does not import triton.
 """
 
 import os

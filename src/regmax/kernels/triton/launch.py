@@ -7,8 +7,8 @@ import torch
 import triton
 from torch import Tensor
 
-from regmax.kernels import tensors
 from regmax.kernels.triton import row_kernels
+from regmax.kernels.triton.long_products import long_products
 from regmax.kernels.triton.long_rows import long_rows
 from regmax.kernels.triton.products import row_products
 from regmax.kernels.triton.row_kernels import row_candidates, row_weights
@@ -45,16 +45,6 @@ def kind(kernel: str, theta: float | Tensor | None) -> int:
     if special is not None and isinstance(theta, int | float) and theta == 1.5:
         return special.value
     return getattr(row_kernels, kernel.upper()).value
-
-
-def has_tile(kernel: str, d: int) -> bool:
-    """Whether these kernels map rows of length `d`; tensor operations map the others.
-
-    oscarmax's clusters make long rows dense, so that they would overflow a tile, and sorting them is torch's task.
-    """
-    if kernel == "oscarmax":
-        return d <= TILES[-1][1]
-    return hasattr(row_kernels, kernel.upper())
 
 
 class Arguments(NamedTuple):
@@ -110,8 +100,6 @@ def weights(kernel: str, x: Tensor, keep: Tensor | None, theta: Any, gamma: Any)
     """The same in the arithmetic's type: float32 for halves."""
     n, d = x.shape
     work = torch.float64 if x.dtype == torch.float64 else torch.float32
-    if not has_tile(kernel, d):
-        return tensors.argmax(kernel, x.to(work), keep, theta, gamma=gamma)
     y = x.new_empty((n, d), dtype=work)
     if not y.numel():
         return y
@@ -134,8 +122,11 @@ def weights(kernel: str, x: Tensor, keep: Tensor | None, theta: Any, gamma: Any)
         R=rows, C=slots, KIND=number, SCATTER=True, EPS=shared.constants["EPS"],
     )  # fmt: skip
     if d > slots:
+        clusters = kernel == "oscarmax"
+        place = x.new_empty((n, d), dtype=torch.int32) if clusters else count
+        sums = x.new_empty((n, d), dtype=torch.float64) if clusters else y
         run(long_rows, x)(
-            (n,), x, shared.keep, shared.theta, shared.gamma, y, count, d,
+            (n,), x, shared.keep, shared.theta, shared.gamma, y, place, sums, count, d,
             **strides, B=CHUNK, C=slots, KIND=number, **shared.constants,
         )  # fmt: skip
     return y
@@ -163,35 +154,24 @@ def _products(
     n, d = y.shape
     work = torch.float64 if y.dtype == torch.float64 else torch.float32
     rows, slots = tile(d, work)
-    if d > slots or not has_tile(kernel, d):
-        return _by_tensors(kernel, y.to(work), v.to(work), keep, theta, gamma)
     out = y.new_zeros((n, d), dtype=work)
     grads = y.new_zeros((2, n, 1), dtype=work)
-    if out.numel():
-        y, v = narrow(y), narrow(v)
-        shared = arguments(y, keep, theta, gamma)
-        strides = {
-            "y_row": y.stride(0), "y_step": y.stride(1), "v_row": v.stride(0), "v_step": v.stride(1)
-        }  # fmt: skip
+    if not out.numel():
+        return out, *grads
+    y, v = narrow(y), narrow(v)
+    shared = arguments(y, keep, theta, gamma)
+    strides = {"y_row": y.stride(0), "y_step": y.stride(1), "v_row": v.stride(0), "v_step": v.stride(1)}
+    inputs = y, v, shared.keep, shared.theta, shared.gamma, out
+    number, grid = kind(kernel, theta), (triton.cdiv(n, rows),)
+    if d <= slots:
         run(row_products, y)(
-            (triton.cdiv(n, rows),), y, v, shared.keep, shared.theta, shared.gamma, out, *grads, n, d,
-            **strides, **shared.strides,
-            R=rows, C=slots, KIND=kind(kernel, theta), STRENGTHS=strengths, **shared.constants,
+            grid, *inputs, *grads, n, d, **strides, **shared.strides,
+            R=rows, C=slots, KIND=number, STRENGTHS=strengths, **shared.constants,
+        )  # fmt: skip
+    else:
+        scratch = y.new_empty((2, n, d), dtype=work) if kernel == "oscarmax" else (out, out)
+        run(long_products, y)(
+            grid, *inputs, *scratch, *grads, n, d, **strides, **shared.strides,
+            R=rows, B=slots, KIND=number, HAS_KEEP=shared.constants["HAS_KEEP"],
         )  # fmt: skip
     return out, *grads
-
-
-def _by_tensors(
-    kernel: str, y: Tensor, v: Tensor, keep: Tensor | None, theta: Any, gamma: Any
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The products of long rows: a few reductions, or for segments log2(d) steps."""
-    theta, gamma = (each[:, None] if _is_per_row(each) else each for each in (theta, gamma))
-    product = tensors.jacobian_product(kernel, y, v, keep, theta, gamma=gamma)
-    penalty = tensors.theta_gradient(kernel, y, keep, theta)
-    gradient = tensors.omega_gradient(kernel, y, keep, theta)
-    theta_grad = -gamma * (product * penalty).sum(-1, keepdim=True)
-    return product, theta_grad, -(product * gradient).sum(-1, keepdim=True)
-
-
-def _is_per_row(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.ndim == 1

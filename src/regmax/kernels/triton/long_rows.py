@@ -7,10 +7,12 @@ not know whether there is such a row.
 import triton
 import triton.language as tl
 
+from regmax.kernels.triton.long_clusters import pooled_weights
 from regmax.kernels.triton.row_kernels import (
     ENTMAX,
     ENTMAX_15,
     FUSEDMAX,
+    OSCARMAX,
     SPARSEMAX,
     SQPNORMMAX_15,
     row_scores,
@@ -120,7 +122,8 @@ def _pnorm(Z, size, p, B: tl.constexpr, WORK: tl.constexpr, EPS: tl.constexpr, H
 
 @triton.jit
 def _fill(Z, first, last, value, B: tl.constexpr, WORK: tl.constexpr):
-    """Write one value to first, ..., last."""
+    """Write one value to first, ..., last, which no thread may read any more."""
+    tl.debug_barrier()
     for at in range(first, last + 1, B):
         j = at + tl.arange(0, B)
         tl.store(Z + j, tl.zeros((B,), WORK) + value.to(WORK), mask=j <= last)
@@ -181,14 +184,20 @@ def _total_variation(Z, size, lam, floor, B: tl.constexpr, WORK: tl.constexpr):
 
 
 @triton.jit
-def _map_compacted(
-    Z, size, theta, KIND: tl.constexpr, B: tl.constexpr, WORK: tl.constexpr, EPS: tl.constexpr
+def map_compacted(
+    Z, PLACE, U, size, theta, KIND: tl.constexpr, B: tl.constexpr, WORK: tl.constexpr, EPS: tl.constexpr
 ):
+    """Replace the scores Z[:size], relative to their maximum, by weights. PLACE and U are scratch of oscarmax."""
     if KIND == FUSEDMAX:
         _total_variation(Z, size, theta.to(tl.float64), -1 - 4 * theta, B, WORK)
         _simplex(Z, size, B, WORK)
     elif KIND == SPARSEMAX:
         _simplex(Z, size, B, WORK)
+    elif KIND == OSCARMAX:
+        if theta > 0:
+            pooled_weights(Z, PLACE, U, size, theta.to(tl.float64), B, WORK)
+        else:
+            _simplex(Z, size, B, WORK)
     elif (KIND == ENTMAX) | (KIND == ENTMAX_15):
         _tsallis(Z, size, theta - 1, B, WORK, EPS)
     else:
@@ -202,6 +211,8 @@ def long_rows(
     THETA,
     GAMMA,
     Y,
+    PLACE,
+    U,
     COUNT,
     d,
     x_row,
@@ -238,7 +249,9 @@ def long_rows(
             tl.store(Z + size + tl.cumsum(kept, 0) - 1, value, mask=kept > 0)
             size += tl.sum(kept, 0)
         tl.debug_barrier()
-        _map_compacted(Z, size, tl.load(THETA + row * theta_row), KIND, B, WORK, EPS)
+        map_compacted(
+            Z, PLACE + row * d, U + row * d, size, tl.load(THETA + row * theta_row), KIND, B, WORK, EPS
+        )
         tl.debug_barrier()
         # Expand in place, from the right: a weight never moves to the left.
         for chunk in range(tl.cdiv(d, B)):

@@ -63,7 +63,7 @@ def sqpnormmax_product(y, v, p):
 
 
 @triton.jit
-def _nearest(value, known, next_value, next_known):
+def nearest(value, known, next_value, next_known):
     """The latest value that is known."""
     return tl.where(next_known != 0, next_value, value), known | next_known
 
@@ -73,11 +73,11 @@ def kept_neighbours(y, kept, index, C: tl.constexpr):
     """The weights of the nearest kept positions to the left and to the right, -1 if there is none."""
     flag = kept.to(tl.int32)
     y = tl.where(kept, y, 0.0)
-    value, known = tl.associative_scan((y, flag), 1, _nearest)
+    value, known = tl.associative_scan((y, flag), 1, nearest)
     place = tl.maximum(index - 1, 0)
     found = (index > 0) & (tl.gather(known, place, 1) != 0)
     left = tl.where(found, tl.gather(value, place, 1), -1.0)
-    value, known = tl.associative_scan((y, flag), 1, _nearest, reverse=True)
+    value, known = tl.associative_scan((y, flag), 1, nearest, reverse=True)
     place = tl.minimum(index + 1, C - 1)
     found = (index < C - 1) & (tl.gather(known, place, 1) != 0)
     return left, tl.where(found, tl.gather(value, place, 1), -1.0)
@@ -92,57 +92,75 @@ def fusedmax_product(y, v, kept, left, right, lam):
     total, _ = tl.associative_scan((tl.where(kept, v, 0.0), start), 1, segment_add)
     size, _ = tl.associative_scan((kept.to(tl.int32), start), 1, segment_add)
     mean = tl.where(end, total / tl.maximum(size, 1), 0.0)
-    mean, _ = tl.associative_scan((mean, end.to(tl.int32)), 1, _nearest, reverse=True)
+    mean, _ = tl.associative_scan((mean, end.to(tl.int32)), 1, nearest, reverse=True)
     return centred(mean, v, y > 0)
 
 
 @triton.jit
 def variation_gradient(y, left, right):
     """d sum |y_i+1 - y_i| / dy_i, given the weights of the neighbours, -1 for none."""
-    return _step(y, left) + _step(y, right)
+    return difference_sign(y, left) + difference_sign(y, right)
 
 
 @triton.jit
-def _step(y, neighbour):
+def difference_sign(y, neighbour):
+    """The sign of y minus the neighbour's weight; 0 if there is no neighbour."""
     sign = tl.where(y > neighbour, 1.0, tl.where(y < neighbour, -1.0, 0.0))
     return tl.where(neighbour < 0, 0.0, sign)
 
 
 @triton.jit
-def oscarmax_product(y, v, Y, V, y_step, v_step, n, lam, live):
-    """The mean over every cluster of equal weights minus that of v, and the mean place of the cluster.
+def oscarmax_sums(y, Y, V, y_step, v_step, n, live, SUM: tl.constexpr):
+    """For every weight of a tile: the sum of v over its cluster, the cluster's size, and the number of larger weights.
 
-    Y and V point at the rows: every position is compared with every other one, in the same order for all members.
+    Y and V point at the rows, (R, 1), whose first n entries are compared with the tile, in the same order for all
+    members of a cluster; entries from `live` on, one number per row, are left out. SUM is the type of the sum.
     """
-    total = tl.zeros(y.shape, y.dtype)
+    total = tl.zeros(y.shape, SUM)
     size = tl.zeros(y.shape, tl.int32)
     above = tl.zeros(y.shape, tl.int32)
     for i in range(n):
-        weight = tl.load(Y + i * y_step, mask=live, other=0.0)[:, None].to(y.dtype)
-        direction = tl.load(V + i * v_step, mask=live, other=0.0)[:, None].to(y.dtype)
+        weight = tl.load(Y + i * y_step, mask=i < live, other=0.0).to(y.dtype)
+        direction = tl.load(V + i * v_step, mask=i < live, other=0.0).to(SUM)
         same = (weight == y) & (weight > 0)
         total += tl.where(same, direction, 0.0)
         size += same.to(tl.int32)
         above += (weight > y).to(tl.int32)
+    return total, size, above
+
+
+@triton.jit
+def oscarmax_product(y, v, Y, V, y_step, v_step, n, lam, live):
+    """The mean over every cluster of equal weights minus that of v, and the mean place of the cluster."""
+    total, size, above = oscarmax_sums(
+        y, Y[:, None], V[:, None], y_step, v_step, n, tl.where(live, n, 0)[:, None], y.dtype
+    )
     mean = tl.where((lam > 0)[:, None], total / tl.maximum(size, 1), v)
     place = above.to(y.dtype) + (size - 1).to(y.dtype) / 2
     return centred(mean, v, y > 0), place
 
 
 @triton.jit
-def pnorm_strengths(y, p):
-    """d/dp grad Omega, and grad Omega, of sqpnormmax; see `tensors.strength`."""
+def pnorm_gradients(y, p, log_norm, slope):
+    """d/dp grad Omega, and grad Omega, of sqpnormmax, given log N and d log N / dp; see `tensors.strength`."""
     support = y > 0
     positive = tl.where(support, y, 1.0)
-    logarithm = tl.log(positive)
+    gradient = power(positive, (p - 1)[:, None]) * tl.exp((2 - p) * log_norm)[:, None]
+    inner = tl.log(positive) + ((2 - p) * slope - log_norm)[:, None]
+    return tl.where(support, gradient * inner, 0.0), tl.where(support, gradient, 0.0)
+
+
+@triton.jit
+def pnorm_strengths(y, p):
+    """The same of a tile that holds the whole rows."""
+    support = y > 0
+    positive = tl.where(support, y, 1.0)
     mass = tl.where(support, power(positive, p[:, None]), 0.0)
     total = tl.sum(mass, 1)
     total = tl.where(total > 0, total, 1.0)
     log_norm = tl.log(total) / p
-    slope = (tl.sum(mass * logarithm, 1) / total - log_norm) / p
-    gradient = power(positive, (p - 1)[:, None]) * tl.exp((2 - p) * log_norm)[:, None]
-    inner = logarithm + ((2 - p) * slope - log_norm)[:, None]
-    return tl.where(support, gradient * inner, 0.0), tl.where(support, gradient, 0.0)
+    slope = (tl.sum(mass * tl.log(positive), 1) / total - log_norm) / p
+    return pnorm_gradients(y, p, log_norm, slope)
 
 
 @triton.jit

@@ -31,8 +31,9 @@ ENTMAX_15 = tl.constexpr(6)
 def lower_bound(best, theta, kept, KIND: tl.constexpr, EPS: tl.constexpr):
     """A bound, relative to the maximum, below which no score of the row has weight.
 
-    `best` holds some of the row's scores, relative to its maximum. Any subset of a row has a lower threshold than the
-    row. The slack of fusedmax and oscarmax is that of their penalties; see docs/derivations/parallel.md.
+    `best` holds some of the row's scores, relative to its maximum; `kept` bounds the size of its support. Any subset of
+    a row has a lower threshold than the row. The slack of fusedmax and oscarmax is that of their penalties; see
+    docs/derivations/parallel.md.
     """
     ok = best > -float("inf")
     if (KIND == SQPNORMMAX) | (KIND == SQPNORMMAX_15):
@@ -114,7 +115,22 @@ def row_candidates(
         kept += tl.sum((finite & (x > -float("inf"))).to(tl.int32), 1)
     top = tl.max(best, 1)
     top = tl.where(top > -float("inf"), top, 0)
-    bound = lower_bound((best - top[:, None]) / gamma[:, None], theta, kept, KIND, EPS)
+    best = (best - top[:, None]) / gamma[:, None]
+    bound = lower_bound(best, theta, kept, KIND, EPS)
+    if KIND == OSCARMAX:
+        # The slack is that of the number of scores above the bound: repeat until the tile holds them, or none leaves.
+        reach = kept
+        go = d > C
+        while go:
+            count = tl.zeros((R,), tl.int32)
+            for at in range(0, d, B):
+                j = at + tl.arange(0, B)[None, :]
+                x, allowed = row_scores(X, KEEP, j, x_step, keep_step, live, d, HAS_KEEP, WORK)
+                value = (x - top[:, None]) / gamma[:, None]
+                count += tl.sum((allowed & (value > bound[:, None])).to(tl.int32), 1)
+            go = tl.max(((count < reach) & (count > C)).to(tl.int32), 0) > 0
+            reach = tl.minimum(count, reach)
+            bound = lower_bound(best, theta, reach, KIND, EPS)
     count = tl.zeros((R,), tl.int32)
     rank = tl.zeros((R,), tl.int32)
     fill = tl.where(spoiled > 0, float("nan"), 0.0)
