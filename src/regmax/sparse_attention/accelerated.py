@@ -1,4 +1,4 @@
-"""Attention on accelerators by Triton kernels, in eager mode. Experimental: see docs/gpu.md."""
+"""Attention on accelerators by Triton kernels, in eager mode and under the compiler. Experimental: see docs/gpu.md."""
 
 from functools import partial
 from typing import Any
@@ -6,13 +6,15 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.compiler import is_compiling
 from torch.nn import functional
 
 from regmax.frontends.torch import accelerators
-from regmax.frontends.torch.modes import is_plain
+from regmax.frontends.torch.modes import in_transform, is_exporting, is_plain
 from regmax.kernels.native.attention import Operands, Problem
 from regmax.regularizers import KernelRegularizer
 from regmax.resolver import Resolved
+from regmax.sparse_attention import accelerated_operator
 from regmax.sparse_attention.fused import _dense_gradients, _describe, _unshare_heads
 from regmax.sparse_attention.inputs import Inputs
 
@@ -28,8 +30,19 @@ def suits(inputs: Inputs, found: Resolved) -> bool:
         and inputs.softcap is None
         and accelerators.has_kernel(inputs.q, omega.kernel)
         and inputs.q.dtype != torch.float64
-        and all(is_plain(x) and x.numel() > 0 and x.shape[-1] <= _LARGEST for x in parts)
+        and all(_is_readable(x) and x.numel() > 0 and x.shape[-1] <= _LARGEST for x in parts)
     )
+
+
+def _is_readable(x: Tensor) -> bool:
+    """Whether the kernels may read a tensor, now or in the compiled program.
+
+    In deterministic mode some gradients take the dense path, which needs to know how many: no operator does that.
+    """
+    if is_compiling():
+        deterministic = torch.are_deterministic_algorithms_enabled()
+        return accelerated_operator.EXISTS and not is_exporting() and not in_transform() and not deterministic
+    return is_plain(x)
 
 
 def accelerated_attention(inputs: Inputs, found: Resolved) -> Tensor:
@@ -49,14 +62,17 @@ def accelerated_attention(inputs: Inputs, found: Resolved) -> Tensor:
         operands = operands._replace(bias=operands.bias.float())
     seed = torch.zeros(1, dtype=torch.int64, device=device)
     if inputs.dropout_p > 0:
-        seed.random_(2**31 - 1)
+        seed = torch.randint(2**31 - 1, (1,), device=device)
+    if is_compiling():
+        out = accelerated_operator.attend(padded(operands), problem, seed)
+        return out[..., : inputs.v.shape[-1]].to(dtype)
     again = partial(_dense_gradients, inputs, found)
-    out: Tensor = AcceleratedAttention.apply(*operands, problem, seed, found, again)  # type: ignore[no-untyped-call]
+    out = AcceleratedAttention.apply(*operands, problem, seed, found, again)  # type: ignore[no-untyped-call]
     return out.to(dtype)
 
 
 class AcceleratedAttention(Function):
-    """Attention by candidates; queries with too many of them are computed densely."""
+    """Attention by candidates. In deterministic mode, queries with too many of them have dense gradients."""
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Tensor:
@@ -65,34 +81,30 @@ class AcceleratedAttention(Function):
         *tensors, problem, seed, found, again = arguments
         operands = Operands(*tensors)
         out, weights = kernels.forward(problem, padded(operands), seed)
-        out = out[..., : operands.v.shape[-1]]
-        refused = weights.refused
-        ctx.save_for_backward(*operands, *weights, refused, seed)
+        ctx.save_for_backward(*operands, *weights, seed)
         ctx.problem, ctx.found, ctx.again = problem, found, again
-        if len(refused):
-            flat = out.reshape(-1, out.shape[-1])
-            for queries in _by_head(refused, out.shape[-2]):
-                flat[queries] = dense_rows(problem, operands, found, queries, seed)
-            out = flat.reshape(out.shape)
-        return out
+        return out[..., : operands.v.shape[-1]]
 
     @staticmethod
     def backward(ctx: Any, out_grad: Tensor) -> Any:
         from regmax.kernels.triton import attention as kernels
 
         saved = ctx.saved_tensors
-        operands, weights, (refused, seed) = Operands(*saved[:6]), kernels.Weights(*saved[6:11]), saved[11:]
+        operands, weights, seed = Operands(*saved[:6]), kernels.Weights(*saved[6:11]), saved[11]
         if torch.is_grad_enabled():
             return (*ctx.again(operands, out_grad, None), None, None, None, None)
         wide = padded(operands)
         direction = functional.pad(out_grad, (0, wide.v.shape[-1] - out_grad.shape[-1])).contiguous()
-        wants_bias = ctx.needs_input_grad[3]
-        found = kernels.backward(ctx.problem, wide, weights, direction, seed, wants_bias=wants_bias)
+        deterministic = torch.are_deterministic_algorithms_enabled()
+        found = kernels.backward(
+            ctx.problem, wide, weights, direction, seed,
+            wants_bias=ctx.needs_input_grad[3], deterministic=deterministic,
+        )  # fmt: skip
         grads = [
             None if grad is None or given is None else grad[..., : given.shape[-1]]
             for grad, given in zip(found, operands, strict=True)
         ]
-        if len(refused):
+        if deterministic and len(refused := weights.refused):
             flat = out_grad.reshape(-1, out_grad.shape[-1])
             for queries in _by_head(refused, out_grad.shape[-2]):
                 _add_dense(ctx, operands, grads, queries, flat[queries], seed)

@@ -16,6 +16,7 @@ from interpreted import triton_kernels
 import regmax
 from regmax.kernels.triton import attention as kernels
 from regmax.kernels.triton import launch
+from regmax.sparse_attention import accelerated
 
 MAPPINGS = ["sparsemax", "fusedmax", "oscarmax,lam=0.01", "sqpnormmax", "entmax", "entmax,alpha=1.3"]
 VALUES, GRADIENTS = 3e-6, 2e-5
@@ -81,7 +82,7 @@ def test_every_mapping_agrees_with_the_core(mapping: str, is_causal: bool) -> No
     compare(operands(2, 35, 29, 16, 16), mapping=mapping, is_causal=is_causal)
 
 
-@pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 40), (33, 1), (5, 200)])
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 40), (33, 1), (5, 199), (47, 137)])
 def test_lengths(n: int, m: int) -> None:
     compare(operands(1, n, m, 16, 16), mapping="fusedmax")
 
@@ -111,12 +112,61 @@ def test_strengths_per_head_are_learned() -> None:
     compare(operands(2, 20, 25, 16, 16), mapping="fusedmax", lam=lam)
 
 
-@pytest.mark.parametrize("mapping", ["sparsemax", "fusedmax", "oscarmax,lam=0.01"])
-def test_queries_that_overflow_are_computed_densely(monkeypatch: pytest.MonkeyPatch, mapping: str) -> None:
+@pytest.fixture
+def few_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries with more than 8 candidates overflow, and two programs share them."""
     monkeypatch.setattr(launch, "TILES", [(4, 8)])
-    parts = operands(2, 12, 40, 16, 16)
+    monkeypatch.setattr(kernels, "WORKERS", 2)
+    monkeypatch.setattr(kernels, "CHUNK", 16)
+    monkeypatch.setattr(kernels, "SCAN", 8)
+
+
+def with_flat_scores(*shape: int, kv_heads: int | None = None) -> list[torch.Tensor]:
+    parts = operands(*shape, kv_heads=kv_heads)
     parts[0][:, 0] *= 0.05
-    compare(parts, mapping=mapping, is_causal=False)
+    return parts
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS)
+def test_queries_that_overflow_are_computed_on_the_device(few_slots: None, mapping: str) -> None:
+    compare(with_flat_scores(2, 5, 40, 16, 16), mapping=mapping)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_queries_that_overflow_know_masks_biases_groups_and_strengths(
+    few_slots: None, deterministic: bool
+) -> None:
+    generator = torch.Generator().manual_seed(1)
+    mask = torch.rand(2, 30, 30, generator=generator) < 0.8
+    mask[:, 2] = False
+    bias = 0.1 * torch.randn(2, 30, 30, generator=generator)
+    bias[:, :, 4] = -torch.inf
+    lam = torch.tensor([0.01, 0.05]).reshape(1, 2, 1, 1)
+    parts = with_flat_scores(2, 30, 30, 20, 7, kv_heads=1)
+    torch.use_deterministic_algorithms(deterministic)
+    try:
+        compare(parts, mapping="fusedmax", mask=mask, bias=bias, lam=lam, is_causal=True, enable_gqa=True)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_the_operator_of_the_compiler_has_the_same_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accelerated, "is_compiling", lambda: True)
+    lam = torch.tensor([0.05, 0.2]).reshape(1, 2, 1, 1)
+    bias = torch.randn(2, 1, 25, generator=torch.Generator().manual_seed(1))
+    compare(operands(2, 9, 25, 20, 7), mapping="fusedmax", lam=lam, bias=bias)
+
+
+def test_gradients_of_a_query_with_nan_are_nan(interpreted: None) -> None:
+    q, k, v = operands(1, 6, 20, 16, 16)
+    q[0, 0, 2, 0] = torch.nan
+    leaves = [part.requires_grad_() for part in (q, k, v)]
+    out = regmax.attention(*leaves, mapping="fusedmax", is_causal=True)
+    q_grad, k_grad, v_grad = torch.autograd.grad(out, leaves, torch.ones_like(out))
+    assert q_grad[0, 0].isnan().all(-1).tolist() == [i == 2 for i in range(6)]
+    # Query 2 sees keys 0 to 2.
+    assert k_grad[0, 0].isnan().any(-1).tolist() == [j <= 2 for j in range(20)]
+    assert v_grad[0, 0].isnan().any(-1).tolist() == [j <= 2 for j in range(20)]
 
 
 def test_a_query_with_nan_gives_nan_and_no_other_does(interpreted: None) -> None:
@@ -138,9 +188,14 @@ def test_deterministic_gradients_are_those_of_atomics() -> None:
         torch.use_deterministic_algorithms(False)
 
 
-def test_dropout_drops_weights_and_scales_the_others(interpreted: None) -> None:
+@pytest.mark.parametrize("overflow", [False, True])
+def test_dropout_drops_weights_and_scales_the_others(
+    interpreted: None, request: pytest.FixtureRequest, overflow: bool
+) -> None:
+    if overflow:
+        request.getfixturevalue("few_slots")
     q, k, _ = operands(1, 30, 40, 16, 16)
-    q *= 0.3
+    q *= 0.03 if overflow else 0.3
     v = torch.eye(40).reshape(1, 1, 40, 40).requires_grad_()
     y = regmax.attention(q, k, v, mapping="sparsemax")
     torch.manual_seed(0)

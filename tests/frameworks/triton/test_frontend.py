@@ -134,3 +134,43 @@ def test_a_compiler_sees_the_kernels_and_only_options_that_it_knows() -> None:
     )
     environment = {**os.environ, "TRITON_INTERPRET": "0"}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=200)
+
+
+def test_a_compiler_sees_the_kernels_of_attention_in_both_passes() -> None:
+    """Traced on CPU tensors that count as an accelerator's; the graphs cannot run, and return zeros."""
+    code = (
+        "import torch\n"
+        "from functorch.compile import make_boxed_func\n"
+        "from torch._dynamo.backends.common import aot_autograd\n"
+        "from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table\n"
+        "import regmax\n"
+        "from regmax.frontends.torch import accelerators\n"
+        "from regmax.kernels import native\n"
+        "native.available, accelerators.interpreting = lambda: False, True\n"
+        "graphs = []\n"
+        "def traced(graph, inputs):\n"
+        "    calls = [node for node in graph.graph.nodes if 'triton_kernel_wrapper' in str(node.target)]\n"
+        "    table = kernel_side_table.get_kernel\n"
+        "    graphs.append([table(node.kwargs['kernel_idx']).fn.__name__ for node in calls])\n"
+        "    results = next(node for node in graph.graph.nodes if node.op == 'output').args[0]\n"
+        "    values = [node.meta['val'] if isinstance(node, torch.fx.Node) else node for node in results]\n"
+        "    zeros = [None if x is None else torch.zeros(x.shape, dtype=x.dtype) for x in values]\n"
+        "    return make_boxed_func(lambda *_: zeros)\n"
+        "backend = aot_autograd(fw_compiler=traced, bw_compiler=traced)\n"
+        "@torch.compile(backend=backend, fullgraph=True)\n"
+        "def attend(q, k, v, bias, lam):\n"
+        "    mapping = regmax.FusedLasso(lam)\n"
+        "    return regmax.attention(q, k, v, mapping=mapping, bias=bias, is_causal=True, dropout_p=0.1)\n"
+        "shapes = [(1, 2, 150, 20)] * 3 + [(2, 150, 150), (1, 2, 1, 1)]\n"
+        "leaves = [torch.rand(shape, requires_grad=True) for shape in shapes]\n"
+        "attend(*leaves).sum().backward()\n"
+        "assert [leaf.grad.shape for leaf in leaves] == [leaf.shape for leaf in leaves]\n"
+        "first = ['attention_candidates', 'row_weights', 'dropout_of_slots', 'attention_gather', 'long_attention']\n"
+        "second = ['dropout_of_slots', 'attention_products', 'long_attention_grads']\n"
+        "assert graphs == [first, second], graphs\n"
+    )
+    environment = {**os.environ, "TRITON_INTERPRET": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr[-2000:]

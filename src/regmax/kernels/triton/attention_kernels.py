@@ -52,6 +52,29 @@ def _scores(
 
 
 @triton.jit
+def _tightened(
+    best, bound, reach, top, theta, gamma, q, K, MASK, BIAS, i, n, m, stop, scale, mask_row, bias_row,
+    M: tl.constexpr, B: tl.constexpr, D: tl.constexpr, C: tl.constexpr, KIND: tl.constexpr, CAUSAL: tl.constexpr,
+    HAS_MASK: tl.constexpr, HAS_BIAS: tl.constexpr, EPS: tl.constexpr,
+):  # fmt: skip
+    """The bound of oscarmax, whose slack is that of the scores above it: repeated as in `row_candidates`."""
+    go = stop > C
+    while go:
+        count = tl.zeros((M,), tl.int32)
+        for at in range(0, stop, B):
+            j = at + tl.arange(0, B)
+            x, allowed = _scores(
+                q, K, MASK, BIAS, i, j, n, m, scale, mask_row, bias_row, D, CAUSAL, HAS_MASK, HAS_BIAS
+            )
+            value = (x - top[:, None]) / gamma[:, None]
+            count += tl.sum((allowed & (value > bound[:, None])).to(tl.int32), 1)
+        go = tl.max(((count < reach) & (count > C)).to(tl.int32), 0) > 0
+        reach = tl.minimum(count, reach)
+        bound = lower_bound(best, theta, reach, KIND, EPS)
+    return bound
+
+
+@triton.jit
 def attention_candidates(
     Q,
     K,
@@ -118,7 +141,13 @@ def attention_candidates(
         kept += tl.sum(finite.to(tl.int32), 1)
     top = tl.max(best, 1)
     top = tl.where(top > -float("inf"), top, 0)
-    bound = lower_bound((best - top[:, None]) / gamma[:, None], theta, kept, KIND, EPS)
+    best = (best - top[:, None]) / gamma[:, None]
+    bound = lower_bound(best, theta, kept, KIND, EPS)
+    if KIND == OSCARMAX:
+        bound = _tightened(
+            best, bound, kept, top, theta, gamma, q, K, MASK, BIAS, i, n, m, stop, scale, mask_row, bias_row,
+            M, B, D, C, KIND, CAUSAL, HAS_MASK, HAS_BIAS, EPS,
+        )  # fmt: skip
     count = tl.zeros((M,), tl.int32)
     rank = tl.zeros((M,), tl.int32)
     out = row[:, None] * C
@@ -144,7 +173,7 @@ def attention_candidates(
 
 
 @triton.jit
-def _factor(seed, row, column, dropout):
+def dropout_factor(seed, row, column, dropout):
     """1 / (1 - dropout) for the weights that dropout keeps, else 0: a function of the seed, the query and the key."""
     return tl.where(tl.rand(seed + row, column) >= dropout, 1 / (1 - dropout), 0.0)
 
@@ -154,7 +183,7 @@ def dropout_of_slots(COLUMN, SEED, FACTOR, slots, dropout, B: tl.constexpr, C: t
     """The factors of dropout for all candidates. Inside the loops of the other kernels they would spill registers."""
     at = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     column = tl.load(COLUMN + at, mask=at < slots, other=0)
-    tl.store(FACTOR + at, _factor(tl.load(SEED), at // C, column, dropout), mask=at < slots)
+    tl.store(FACTOR + at, dropout_factor(tl.load(SEED), at // C, column, dropout), mask=at < slots)
 
 
 @triton.jit
@@ -163,7 +192,7 @@ def dropout_of_queries(ROW, SEED, FACTOR, m, dropout, B: tl.constexpr):
     row = tl.load(ROW + tl.program_id(0))
     for at in range(0, m, B):
         j = at + tl.arange(0, B)
-        factor = _factor(tl.load(SEED), row, j, dropout)
+        factor = dropout_factor(tl.load(SEED), row, j, dropout)
         tl.store(FACTOR + tl.program_id(0).to(tl.int64) * m + j, factor, mask=j < m)
 
 

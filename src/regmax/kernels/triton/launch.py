@@ -22,14 +22,15 @@ CHUNK = 1024  # scores that a program of `long_rows` reads at a time
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 
 
-def run(kernel: Any, x: Tensor) -> Callable[..., Any]:
+def run(kernel: Any, x: Tensor, **options: int) -> Callable[..., Any]:
     """A function that launches a kernel on tensors like `x`: with the grid, the arguments and the constants.
 
     A compiler traces with tensors of other types, must see the kernel, and knows no other options than the warps.
     """
     if type(x) in (Tensor, torch.nn.Parameter):
-        return lambda grid, *arguments, **constants: kernel[grid](*arguments, **constants, **OPTIONS)
-    traced, warps = wrap_triton(kernel), OPTIONS["num_warps"]
+        every = {**OPTIONS, **options}
+        return lambda grid, *arguments, **constants: kernel[grid](*arguments, **constants, **every)
+    traced, warps = wrap_triton(kernel), options.get("num_warps", OPTIONS["num_warps"])
     return lambda grid, *arguments, **constants: traced[grid](*arguments, **constants, num_warps=warps)
 
 
@@ -169,7 +170,7 @@ def _products(
             R=rows, C=slots, KIND=number, STRENGTHS=strengths, **shared.constants,
         )  # fmt: skip
     else:
-        scratch = y.new_empty((2, n, d), dtype=work) if kernel == "oscarmax" else (out, out)
+        scratch: Any = y.new_empty((2, n, d), dtype=work) if kernel == "oscarmax" else (out, out)
         run(long_products, y)(
             grid, *inputs, *scratch, *grads, n, d, **strides, **shared.strides,
             R=rows, B=slots, KIND=number, HAS_KEEP=shared.constants["HAS_KEEP"],
