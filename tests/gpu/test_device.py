@@ -70,6 +70,44 @@ def test_rows_are_mapped_without_a_read_by_the_host(name: str) -> None:
         torch.cuda.set_sync_debug_mode("default")
 
 
+def mapping_of(name: str) -> str:
+    return ",".join([name, *(f"{key}={value}" for key, value in CALLS[name].items())])
+
+
+@MAPPINGS
+@pytest.mark.parametrize("scale", [0.01, 1.0])
+def test_attention_is_computed_without_a_read_by_the_host(name: str, scale: float) -> None:
+    """Flat scores overflow the slots, and are computed on the device too."""
+    q, k, v = (torch.randn(1, 2, 300, 64, device="cuda", requires_grad=True) for _ in range(3))
+
+    def train() -> None:
+        regmax.attention(scale * q, k, v, mapping=mapping_of(name), dropout_p=0.1).square().sum().backward()
+
+    train()  # compiles
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        train()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@MAPPINGS
+@pytest.mark.parametrize("scale", [0.01, 1.0])
+def test_compiled_attention(name: str, scale: float) -> None:
+    parts = [torch.randn(1, 2, 200, 64, device="cuda") for _ in range(3)]
+    results = []
+    for dynamo in (False, True):
+        leaves = [part.clone().requires_grad_() for part in parts]
+
+        def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            return regmax.attention(scale * q, k, v, mapping=mapping_of(name), is_causal=True)
+
+        out = (torch.compile(attend, fullgraph=True) if dynamo else attend)(*leaves)
+        results.append([out.detach(), *torch.autograd.grad(out, leaves, torch.ones_like(out))])
+    for found, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
 @MAPPINGS
 @pytest.mark.parametrize(
     ("n", "e", "dtype"), [(77, 16, "float32"), (300, 64, "float32"), (512, 128, "bfloat16")]
@@ -78,7 +116,7 @@ def test_rows_are_mapped_without_a_read_by_the_host(name: str) -> None:
 def test_attention(name: str, n: int, e: int, dtype: str, deterministic: bool) -> None:
     generator = torch.Generator().manual_seed(n)
     parts = [torch.randn(2, 3, n, e, generator=generator).to(getattr(torch, dtype)) for _ in range(3)]
-    mapping = ",".join([name, *(f"{key}={value}" for key, value in CALLS[name].items())])
+    mapping = mapping_of(name)
     results = []
     torch.use_deterministic_algorithms(deterministic)
     try:

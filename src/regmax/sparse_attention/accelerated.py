@@ -19,6 +19,7 @@ from regmax.sparse_attention.fused import _dense_gradients, _describe, _unshare_
 from regmax.sparse_attention.inputs import Inputs
 
 _LARGEST = 256  # the largest head dimension
+_KEYS = 2**31 // _LARGEST  # offsets inside a head have 32 bits
 
 
 def suits(inputs: Inputs, found: Resolved) -> bool:
@@ -30,6 +31,7 @@ def suits(inputs: Inputs, found: Resolved) -> bool:
         and inputs.softcap is None
         and accelerators.has_kernel(inputs.q, omega.kernel)
         and inputs.q.dtype != torch.float64
+        and max(inputs.q.shape[-2], inputs.k.shape[-2]) < _KEYS
         and all(_is_readable(x) and x.numel() > 0 and x.shape[-1] <= _LARGEST for x in parts)
     )
 

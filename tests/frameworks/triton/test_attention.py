@@ -16,7 +16,9 @@ from interpreted import triton_kernels
 import regmax
 from regmax.kernels.triton import attention as kernels
 from regmax.kernels.triton import launch
+from regmax.resolver import resolve
 from regmax.sparse_attention import accelerated
+from regmax.sparse_attention.inputs import check_inputs
 
 MAPPINGS = ["sparsemax", "fusedmax", "oscarmax,lam=0.01", "sqpnormmax", "entmax", "entmax,alpha=1.3"]
 VALUES, GRADIENTS = 3e-6, 2e-5
@@ -137,12 +139,12 @@ def test_queries_that_overflow_know_masks_biases_groups_and_strengths(
     few_slots: None, deterministic: bool
 ) -> None:
     generator = torch.Generator().manual_seed(1)
-    mask = torch.rand(2, 30, 30, generator=generator) < 0.8
+    mask = torch.rand(2, 20, 20, generator=generator) < 0.8
     mask[:, 2] = False
-    bias = 0.1 * torch.randn(2, 30, 30, generator=generator)
+    bias = 0.1 * torch.randn(2, 20, 20, generator=generator)
     bias[:, :, 4] = -torch.inf
     lam = torch.tensor([0.01, 0.05]).reshape(1, 2, 1, 1)
-    parts = with_flat_scores(2, 30, 30, 20, 7, kv_heads=1)
+    parts = with_flat_scores(2, 20, 20, 20, 7, kv_heads=1)
     torch.use_deterministic_algorithms(deterministic)
     try:
         compare(parts, mapping="fusedmax", mask=mask, bias=bias, lam=lam, is_causal=True, enable_gqa=True)
@@ -155,6 +157,13 @@ def test_the_operator_of_the_compiler_has_the_same_results(monkeypatch: pytest.M
     lam = torch.tensor([0.05, 0.2]).reshape(1, 2, 1, 1)
     bias = torch.randn(2, 1, 25, generator=torch.Generator().manual_seed(1))
     compare(operands(2, 9, 25, 20, 7), mapping="fusedmax", lam=lam, bias=bias)
+
+
+def test_heads_with_offsets_beyond_32_bits_are_left_to_dense_attention(interpreted: None) -> None:
+    few, many = torch.zeros(1, 1, 4, 16), torch.zeros(1, 1, 1, 16).expand(1, 1, 2**23, 16)
+    for keys, suits in ((few, True), (many, False)):
+        inputs = check_inputs(few, keys, keys, None, None, False, 0.0, None, False)
+        assert accelerated.suits(inputs, resolve("sparsemax")) is suits
 
 
 def test_gradients_of_a_query_with_nan_are_nan(interpreted: None) -> None:
@@ -194,7 +203,7 @@ def test_dropout_drops_weights_and_scales_the_others(
 ) -> None:
     if overflow:
         request.getfixturevalue("few_slots")
-    q, k, _ = operands(1, 30, 40, 16, 16)
+    q, k, _ = operands(1, 10 if overflow else 30, 40, 16, 16)
     q *= 0.03 if overflow else 0.3
     v = torch.eye(40).reshape(1, 1, 40, 40).requires_grad_()
     y = regmax.attention(q, k, v, mapping="sparsemax")
