@@ -134,6 +134,6 @@ def _problem(
 
 
 if EXISTS:
-    _operator = torch.library.triton_op("regmax::triton_attention", _forward, mutates_args=())
+    _operator: Any = torch.library.triton_op("regmax::triton_attention", _forward, mutates_args=())
     torch.library.triton_op("regmax::triton_attention_backward", _backward, mutates_args=())
     _operator.register_autograd(_gradients, setup_context=_setup_context)
