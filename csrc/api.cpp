@@ -101,10 +101,11 @@ bool valid(const regmax_attention& call) {
   return known_type(call.dtype) && call.heads >= 1 && call.groups >= 1 && call.heads % call.groups == 0 &&
          call.queries >= 1 && call.keys >= 1 && call.keys <= INT32_MAX && call.e >= 0 && call.e % 16 == 0 &&
          call.e_v >= 0 && call.e_v % 16 == 0 && call.dropout_p >= 0 && call.dropout_p <= 1 &&
-         all_given({call.q, call.k, call.v}) && (!call.mask || call.mask_slices) &&
-         valid_rows(call.mask, call.mask_rows, call) && (!call.bias || call.bias_slices) &&
-         valid_rows(call.bias, call.bias_rows, call) && valid_rows(call.thetas, call.theta_rows, call) &&
-         valid_rows(call.gammas, call.gamma_rows, call) &&
+         all_given({call.q, call.k, call.v}) &&
+         (!call.screen || (all_given({call.screen_scales, call.screen_bounds}) && call.screen_stride >= call.keys)) &&
+         (!call.mask || call.mask_slices) && valid_rows(call.mask, call.mask_rows, call) &&
+         (!call.bias || call.bias_slices) && valid_rows(call.bias, call.bias_rows, call) &&
+         valid_rows(call.thetas, call.theta_rows, call) && valid_rows(call.gammas, call.gamma_rows, call) &&
          valid_gammas(call.gamma, call.gammas, call.heads * call.gamma_rows);
 }
 
@@ -209,6 +210,13 @@ int32_t regmax_use_instruction_set(const char* name) {
 
 int32_t regmax_force_tier(const char* name) { return force_tier(name) ? REGMAX_OK : REGMAX_BAD_ARGUMENT; }
 
+int32_t regmax_quantise(const float* x, int64_t rows, int64_t e, int8_t* integers, float* scales, float* errors,
+                        float* norms) {
+  if (rows < 0 || e < 0 || e % 16 != 0 || e > 512) return REGMAX_BAD_ARGUMENT;
+  if (rows > 0 && !all_given({x, integers, scales, errors, norms})) return REGMAX_BAD_ARGUMENT;
+  return current_core().quantise(x, rows, e, integers, scales, errors, norms);
+}
+
 int32_t regmax_int8(void) { return int8_screen(); }
 
 void regmax_use_int8(int32_t on) { use_int8(on != 0); }
@@ -225,4 +233,4 @@ void regmax_borrow_threads(void (*gomp_parallel)(void (*)(void*), void*, unsigne
   borrow_threads(gomp_parallel);
 }
 
-int32_t regmax_abi_version(void) { return 4; }
+int32_t regmax_abi_version(void) { return 5; }

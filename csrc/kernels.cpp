@@ -38,6 +38,7 @@ const Core core = {
     },
     [](const regmax_attention& call) {
       return with_type(call, [&](auto zero) { return attention_backward<decltype(zero)>(call); });
-    }};
+    },
+    quantise_rows};
 
 }  // namespace regmax::REGMAX_ISA

@@ -123,7 +123,7 @@ PyObject* prox_owl(PyObject*, PyObject* const* values, Py_ssize_t count) {
 }
 
 // What both passes of attention begin with.
-constexpr Py_ssize_t kAttention = 29;
+constexpr Py_ssize_t kAttention = 33;
 
 regmax_attention read_attention(Arguments& in) {
   regmax_attention call{};
@@ -133,6 +133,7 @@ regmax_attention read_attention(Arguments& in) {
   in >> call.heads >> call.groups >> call.queries >> call.keys >> call.e >> call.e_v >> call.q >> call.k >> call.v;
   in >> call.mask >> call.mask_slices >> call.mask_rows >> call.bias >> call.bias_slices >> call.bias_rows;
   in >> call.dropout_p >> seed >> call.recompute >> call.threads;
+  in >> call.screen >> call.screen_scales >> call.screen_bounds >> call.screen_stride;
   call.seed = static_cast<uint64_t>(seed);
   return call;
 }
@@ -209,6 +210,18 @@ PyObject* borrow_threads(PyObject*, PyObject* address) {
   Py_RETURN_NONE;
 }
 
+PyObject* quantise(PyObject*, PyObject* const* values, Py_ssize_t count) {
+  Arguments in(values, count, 7, 7);
+  if (!in.complete()) return nullptr;
+  int64_t rows = 0, e = 0;
+  const float* x;
+  int8_t* integers;
+  float *scales, *errors, *norms;
+  in >> x >> rows >> e >> integers >> scales >> errors >> norms;
+  if (!in.valid()) return nullptr;
+  return none_if(succeeded(without_gil([&] { return regmax_quantise(x, rows, e, integers, scales, errors, norms); })));
+}
+
 PyObject* int8(PyObject*, PyObject*) { return PyBool_FromLong(regmax_int8()); }
 
 PyObject* use_int8(PyObject*, PyObject* on) {
@@ -243,6 +256,7 @@ PyMethodDef methods[] = {
     {"use_instruction_set", choose_by_name<regmax_use_instruction_set>, METH_O, nullptr},
     {"force_tier", choose_by_name<regmax_force_tier>, METH_O, nullptr},
     {"borrow_threads", borrow_threads, METH_O, nullptr},
+    fast("quantise", quantise),
     {"int8", int8, METH_NOARGS, nullptr},
     {"use_int8", use_int8, METH_O, nullptr},
     {"screen_counts", screen_counts, METH_O, nullptr},

@@ -116,6 +116,12 @@ typedef struct regmax_attention {
   uint64_t seed;
   int32_t threads;
   int32_t recompute; /* keep no weights of dense blocks: the backward pass computes them again */
+  /* NULL, or a copy of k in 8 bits by regmax_quantise, with which a call with few queries may read less of k: the
+   * result has the same bits. Head h of k begins at row h * screen_stride of screen and screen_scales; screen_bounds
+   * has its largest error and its largest norm. */
+  const int8_t* screen;
+  const float *screen_scales, *screen_bounds;
+  int64_t screen_stride;
   /* The forward pass writes out, and the weights before dropout, heads x queries x keys, unless dense is NULL. */
   void *out, *dense;
   /* The backward pass reads the forward's weights, as regmax_attention_take gave them, and the gradients of out
@@ -162,6 +168,12 @@ int32_t regmax_use_instruction_set(const char* name);
 /* For tests: restrict row calls and attention to one tier, "lanes", "whole" or "scalar" (csrc/README.md); the
  * scalar tier serves the rows that the named one leaves. NULL removes the restriction. */
 int32_t regmax_force_tier(const char* name);
+
+/* Rows of float32 numbers in 8 bits: `rows` rows of e numbers, e a multiple of 16, at most 512. Writes rows x e
+ * integers, and for each row its scale, a bound of the norm of what is lost, and a bound of the norm of the row. Rows
+ * that cannot be bounded have infinite bounds. REGMAX_BAD_ARGUMENT if this machine has no AVX-512. */
+int32_t regmax_quantise(const float* x, int64_t rows, int64_t e, int8_t* integers, float* scales, float* errors,
+                        float* norms);
 
 /* Whether attention in float32 screens keys in 8 bits where that is faster: the results have the same bits. It is on if
  * this machine has AVX-512 VNNI, unless the environment has REGMAX_INT8=0. */

@@ -29,7 +29,7 @@ class PackedKeys {
  public:
   PackedKeys(const regmax_attention& call, bool is_screened)
       : kept(call),
-        screened(call, is_screened),
+        screened(call, is_screened && !has_few_queries(call)),
         call_(call),
         panels_(has_few_queries(call) ? 0 : kv_heads(call) * panel_numbers()) {}
 
@@ -195,7 +195,8 @@ class ForwardBlock {
   template <class Mapping>
   void screen(Cascade<T, Mapping>& cascade, CsrRows<T>& out) {
     const auto& keys = keys_.screened;
-    if (!is_screening_ || !keys.usable(kv_head_) || !all_long()) return;
+    const bool few = has_few_queries(call_);
+    if (!is_screening_ || !(few || keys.usable(kv_head_)) || !all_long()) return;
     is_screened_ = true;
     ScreenCounts counts{};
     for (int64_t first = 0; first < block_.rows; first += lanes<T>) {
@@ -203,7 +204,7 @@ class ForwardBlock {
       int64_t rows[lanes<T>];
       for (int64_t r = 0; r < rest; ++r) rows[r] = first + r;
       uint32_t left = all_lanes<T> >> (lanes<T> - rest);
-      if (keys.is_worth_it(kv_head_)) {
+      if (few || keys.is_worth_it(kv_head_)) {
         ScreenedGroup group(call_, keys, kv_head_, s_.screen);
         const uint32_t bounded = screen_group<Mapping>(group, rows, rest, left & fast_rows<Mapping>(rows, rest), out);
         left &= ~bounded | cascade.run_bounded(out.group, bounded, out);
@@ -213,7 +214,7 @@ class ForwardBlock {
         for (int64_t r = 0; r < rest; ++r) counts.candidates += left >> r & 1 ? 0 : group.candidates[r];
         // Rows that fall back cost the product twice, others save about .6 of it.
         const int64_t saved = 3 * (rest - 2 * __builtin_popcount(left)) * length_[rows[rest - 1]] / 5;
-        if (screen_scores * rest + rescored_scores * group.rescored > saved) keys.skip(kv_head_);
+        if (screen_scores * rest + rescored_scores * group.rescored > saved && !few) keys.skip(kv_head_);
       }
       for (; left; left &= left - 1) rows_[count_++] = first + __builtin_ctz(left);
     }
@@ -238,14 +239,18 @@ class ForwardBlock {
       if (!group.add_query(r, is_wanted ? query : nullptr)) wanted &= ~(1u << r);
       if (r < count) longest = length_[rows[r]] > longest ? length_[rows[r]] : longest;
     }
-    group.multiply(longest, s_.scores, stride_);
+    if (has_few_queries(call_)) {
+      group.multiply_copy(keys_.kept.index(kv_head_), longest, s_.scores, stride_, count);
+    } else {
+      group.multiply(longest, s_.scores, stride_);
+    }
     out.begin();
     for (int r = 0; r < count; ++r) {
       if (!(wanted >> r & 1)) continue;
       const int64_t i = rows[r];
       const Line line = finish_line(i, r, scores(r));
       out.add(r, i, line.x, line.length, line.columns, theta_of(call_, block_.row(call_) + i));
-      const bool is_shifted = call_.bias || gaps_[i] || begin_[i] > 0;
+      const bool is_shifted = has_few_queries(call_) || call_.bias || gaps_[i] || begin_[i] > 0;
       const BoundedRow bounded{s_.queries + r * call_.e, line.x,    line.length, line.columns, bias_row(i),
                                bias_factor(i),           is_shifted};
       const double reach = 1.01 * Mapping::reach(theta_of(call_, block_.row(call_) + i));

@@ -6,7 +6,10 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
+#include <limits>
 
+#include "regmax.h"
 #include "simd/vector.hpp"
 
 #if defined(__AVX512F__)
@@ -59,3 +62,29 @@ inline bool quantise(const float* x, int64_t e, int8_t* n, RowBounds* bounds, bo
 }  // namespace regmax::REGMAX_ISA
 
 #endif
+
+namespace regmax::REGMAX_ISA {
+
+// regmax_quantise.
+inline int32_t quantise_rows(const float* x, int64_t rows, int64_t e, int8_t* integers, float* scales, float* errors,
+                             float* norms) {
+#if defined(__AVX512F__)
+  for (int64_t i = 0; i < rows; ++i) {
+    RowBounds bounds{};
+    if (!quantise(x + i * e, e, integers + i * e, &bounds)) {
+      std::memset(integers + i * e, 0, static_cast<std::size_t>(e));
+      bounds.scale = 0;
+      bounds.error = bounds.norm = std::numeric_limits<float>::infinity();
+    }
+    scales[i] = bounds.scale;
+    errors[i] = bounds.error;
+    norms[i] = bounds.norm;
+  }
+  return REGMAX_OK;
+#else
+  (void)x, (void)rows, (void)e, (void)integers, (void)scales, (void)errors, (void)norms;
+  return REGMAX_BAD_ARGUMENT;
+#endif
+}
+
+}  // namespace regmax::REGMAX_ISA

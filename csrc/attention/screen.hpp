@@ -34,11 +34,12 @@ template <class T>
 constexpr bool can_screen = false;
 #endif
 
-// Whether a call's scores may be screened.
+// Whether a call's scores may be screened: many queries, or few with a copy of the keys.
 template <class T>
 inline bool may_screen(const regmax_attention& call) {
-  return can_screen<T> && call.keys >= least_screened_row && call.queries >= least_screened_queries && call.e > 0 &&
-         call.e <= 1024 && int8_screen() && forced_tier() == Tier::any;
+  const bool may = can_screen<T> && call.keys >= least_screened_row && int8_screen() && forced_tier() == Tier::any;
+  if (has_few_queries(call)) return may && call.screen && call.e > 0 && call.e <= most_copied_e;
+  return may && call.queries >= least_screened_queries && call.e > 0 && call.e <= 1024;
 }
 
 // In place of ScreenedKeys and ScreenScratch where nothing is screened.
@@ -138,7 +139,7 @@ struct ScreenScratch {
 
   ScreenScratch(Cutter& cutter, const regmax_attention& call, bool wanted) {
     const int64_t rows = wanted ? lanes<float> : 0, panels = panels_of<float>(call.keys) + 1;
-    queries = cutter.take<uint8_t>(rows * call.e);
+    queries = cutter.take<uint8_t>(rows * (call.e + 64));
     errors = cutter.take<float>(rows * panels);
     tops = cutter.take<float>(rows * panels * lanes<float>);
     scores = cutter.take<float>(rows * most_rescored);
@@ -203,6 +204,33 @@ __attribute__((noinline)) inline void multiply_integers(const uint8_t* q, const 
   }
 }
 
+// Approximate scores of one query and the keys at(0), at(1), ..., where keys are copied in 8 bits: x[j] for j < n,
+// whole vectors being written. Here the key's bytes are the unsigned ones; q has zeros after its e bytes. Sums are
+// below 2^24, so exact in float32.
+template <class At>
+inline void multiply_copied(const int8_t* q, float q_scale, int32_t q_sum, int64_t e, const At& at, const float* scales,
+                            const int32_t* index, int64_t n, float* x) {
+  const __m512i flips = _mm512_set1_epi8(-128);
+  const Vec<float> offset = splat(static_cast<float>(128 * q_sum));
+  for (int64_t j = 0; j < n; j += lanes<float>) {
+    Vec<float> sums[lanes<float>];
+    float own_scales[lanes<float>];
+    for (int i = 0; i < lanes<float>; ++i) {
+      const int64_t place = j + i < n ? j + i : n - 1, key = index ? index[place] : place;
+      const int8_t* const bytes = at(key);
+      __m512i sum = _mm512_setzero_si512();
+      for (int64_t b = 0; b < e; b += 64) {
+        const __mmask64 some = e - b < 64 ? (uint64_t{1} << (e - b)) - 1 : ~uint64_t{0};
+        sum = add_bytes(_mm512_xor_si512(_mm512_maskz_loadu_epi8(some, bytes + b), flips), _mm512_loadu_si512(q + b),
+                        sum);
+      }
+      sums[i] = _mm512_cvtepi32_ps(sum);
+      own_scales[i] = scales[key];
+    }
+    store<float>(x + j, (sum_rows<float>(sums) - offset) * load(own_scales) * splat(q_scale));
+  }
+}
+
 // The numbers `first` to first + 3 of 16 rows, one vector each.
 template <class At>
 REGMAX_INLINE void load_columns(const At& at, int64_t first, Vec<float> (&columns)[4]) {
@@ -252,12 +280,13 @@ class ScreenedGroup final : public BoundedScores<float> {
   // Quantises the query of row r; false if it cannot be bounded.
   bool add_query(int r, const float* q) {
     RowBounds& bounds = bounds_[r];
-    uint8_t* const bytes = s_.queries + r * call_.e;
-    const bool done = q && quantise(q, call_.e, reinterpret_cast<int8_t*>(bytes), &bounds, true);
+    uint8_t* const bytes = query_bytes(r);
+    const bool done = q && quantise(q, call_.e, reinterpret_cast<int8_t*>(bytes), &bounds, !few_);
     if (!done) {
       bounds = {};
-      std::memset(bytes, 128, static_cast<std::size_t>(call_.e));
+      std::memset(bytes, few_ ? 0 : 128, static_cast<std::size_t>(call_.e));
     }
+    if (few_) std::memset(bytes + call_.e, 0, static_cast<std::size_t>(-call_.e & 63));
     scales_[r] = bounds.scale;
     return done;
   }
@@ -267,7 +296,7 @@ class ScreenedGroup final : public BoundedScores<float> {
     panels_ = panels_of<float>(longest);
     const float *const key_errors = keys_.errors(head_), *const key_norms = keys_.norms(head_);
     // Twice what rounding in the float path needs: the rest covers rounding here, comparisons included.
-    const float g = static_cast<float>(call_.e + 16) * 1.2e-7f;
+    const float g = slack_of(call_.e);
     largest_norm_ = 0;
     for (int64_t p = 0; p < panels_; ++p) largest_norm_ = key_norms[p] > largest_norm_ ? key_norms[p] : largest_norm_;
     for (int r = 0; r < lanes<float>; ++r) {
@@ -284,6 +313,22 @@ class ScreenedGroup final : public BoundedScores<float> {
       multiply_integers(s_.queries, scales_, call_.e, keys_.panel(head_, p), keys_.offsets(head_, p),
                         keys_.scales(head_, p),
                         {x + p * screen_panel, x_row, s_.tops + p * lanes<float>, panels_ * lanes<float>});
+    }
+  }
+
+  // The same from the copy of the keys that the call has, with one error for all of them.
+  void multiply_copy(const int32_t* index, int64_t longest, float* x, int64_t x_row, int64_t rows) {
+    panels_ = panels_of<float>(longest);
+    const float *const bounds = call_.screen_bounds + 2 * head_, *const scales = call_.screen_scales + first_copied();
+    const int8_t* const copy = call_.screen + first_copied() * call_.e;
+    largest_norm_ = bounds[1];
+    for (int r = 0; r < rows; ++r) {
+      const RowBounds& q = bounds_[r];
+      largest_error[r] =
+          (q.norm * bounds[0] + (q.error + slack_of(call_.e) * q.norm) * bounds[1]) * 1.0001f + tiny_error;
+      multiply_copied(
+          reinterpret_cast<const int8_t*>(query_bytes(r)), q.scale, q.sum, call_.e,
+          [&](int64_t key) { return copy + key * call_.e; }, scales, index, longest, x + r * x_row);
     }
   }
 
@@ -313,11 +358,16 @@ class ScreenedGroup final : public BoundedScores<float> {
       const int r = __builtin_ctz(wanted);
       // Below the floor any number will do.
       store<float>(maxima + r * lanes<float>, splat(floors_[r] - (1 + absolute_of(floors_[r]))));
+      rescored += counts_[r];
+      if (few_) {
+        rescore(r, places(r), counts_[r], scores(r));
+        for (int64_t k = 0; k < counts_[r]; ++k) widen_maximum(r, k, maxima);
+        continue;
+      }
       for (int64_t k = 0; k < counts_[r]; ++k) {
         pairs[count++] = {r, k};
         if (count == lanes<float>) count = score_pairs(pairs, count, maxima);
       }
-      rescored += counts_[r];
     }
     score_pairs(pairs, count, maxima);
   }
@@ -353,6 +403,9 @@ class ScreenedGroup final : public BoundedScores<float> {
  private:
   static constexpr float relative_slack = 2e-6f;  // of comparisons, relative to the numbers compared
   static constexpr float tiny_error = 1e-30f;     // what underflows in the float path
+
+  uint8_t* query_bytes(int r) const { return s_.queries + r * (few_ ? (call_.e + 63) / 64 * 64 : call_.e); }
+  int64_t first_copied() const { return head_ * call_.screen_stride; }
 
   float* tops(int r, int64_t p) const { return s_.tops + (r * panels_ + p) * lanes<float>; }
   // The errors of a row's panels, `step` apart.
@@ -442,16 +495,26 @@ class ScreenedGroup final : public BoundedScores<float> {
     for (int i = 0; i < count; ++i) {
       const Pair& pair = pairs[i];
       const int32_t place = places(pair.r)[pair.k];
-      const float score = with_bias(pair.r, key(pair.r, place), x[i]);
-      scores(pair.r)[pair.k] = score;
-      float& top = maxima[pair.r * lanes<float> + place % lanes<float>];
-      if (score > top) top = score;
+      scores(pair.r)[pair.k] = with_bias(pair.r, key(pair.r, place), x[i]);
+      widen_maximum(pair.r, pair.k, maxima);
     }
     return 0;
   }
 
-  // The scores of row r at `count` places, with the float path's bits.
+  void widen_maximum(int r, int64_t k, float* maxima) const {
+    float& top = maxima[r * lanes<float> + places(r)[k] % lanes<float>];
+    if (scores(r)[k] > top) top = scores(r)[k];
+  }
+
+  // The scores of row r at `count` places, with the float path's bits; whole vectors are written.
   void rescore(int r, const int32_t* at, int64_t count, float* out) const {
+    if (few_ && count > 0) {
+      int32_t index[most_rescored];
+      for (int64_t k = 0; k < count; ++k) index[k] = static_cast<int32_t>(key(r, at[k]));
+      multiply_in_place(rows_[r].query, 1, call_.e, k_, index, count, out, 0);
+      for (int64_t k = 0; rows_[r].bias && k < count; ++k) out[k] = with_bias(r, index[k], out[k]);
+      return;
+    }
     for (int64_t k = 0; k < count; k += lanes<float>) {
       const float* keys[lanes<float>];
       for (int i = 0; i < lanes<float>; ++i) keys[i] = key_at(key(r, at[k + i < count ? k + i : k]));
@@ -465,6 +528,7 @@ class ScreenedGroup final : public BoundedScores<float> {
   const int64_t head_;
   ScreenScratch& s_;
   const float* const k_;
+  const bool few_ = has_few_queries(call_);  // then keys are read where they are, and so are their copies
   int64_t panels_ = 0, counts_[lanes<float>] = {};
   RowBounds bounds_[lanes<float>] = {};
   float scales_[lanes<float>] = {}, floors_[lanes<float>] = {}, largest_norm_ = 0;

@@ -34,6 +34,8 @@ struct Core {
   int32_t (*prox_owl)(const regmax_rows&);
   int32_t (*attention_forward)(const regmax_attention&, regmax_weights*);
   int32_t (*attention_backward)(const regmax_attention&);
+  int32_t (*quantise)(const float* x, int64_t rows, int64_t e, int8_t* integers, float* scales, float* errors,
+                      float* norms);
 };
 
 }  // namespace regmax

@@ -71,6 +71,8 @@ constexpr int64_t screen_scores = 200, rescored_scores = 40;
 
 // After a group of flat rows this many others are not screened.
 constexpr int32_t skipped_groups = 31;
+// The largest head dimension of keys that are copied in 8 bits: their products are exact in float32.
+constexpr int64_t most_copied_e = 512;
 
 // Register tiles of the products: 24 of 32 vector registers, or 12 of 16, hold sums.
 #if defined(__AVX512F__)

@@ -40,6 +40,7 @@ from regmax.versions import __version__, show_versions
 __all__ = [
     "FusedLasso",
     "Groups",
+    "KeyScreen",
     "NegativeEntropy",
     "NegativeTsallisEntropy",
     "Oscar",
@@ -83,11 +84,12 @@ if TYPE_CHECKING:
     from regmax import compat, integrations, nn, plots
     from regmax.nn.recording import record_attention
     from regmax.nn.replace import replace_attention
-    from regmax.sparse_attention import attention
+    from regmax.sparse_attention import KeyScreen, attention
 else:
     __getattr__, __dir__ = lazy.attributes(
         __name__,
         {
+            "KeyScreen": "regmax.sparse_attention",
             "attention": "regmax.sparse_attention",
             "compat": "regmax.compat",
             "integrations": "regmax.integrations",

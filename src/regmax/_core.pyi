@@ -86,6 +86,10 @@ def attention_forward(
     seed: int,
     recompute: bool,
     threads: int,
+    screen: Address,
+    screen_scales: Address,
+    screen_bounds: Address,
+    screen_stride: int,
     out: Address,
     dense: Address,
     keep_weights: bool,
@@ -131,6 +135,10 @@ def attention_backward(
     seed: int,
     recompute: bool,
     threads: int,
+    screen: Address,
+    screen_scales: Address,
+    screen_bounds: Address,
+    screen_stride: int,
     starts: Address,
     columns: Address,
     values: Address,
@@ -149,6 +157,16 @@ def instruction_set() -> str: ...
 def force_tier(name: str | None, /) -> bool: ...
 def use_instruction_set(name: str, /) -> bool: ...
 def borrow_threads(gomp_parallel: Address, /) -> None: ...
+def quantise(
+    x: Address,
+    rows: int,
+    e: int,
+    integers: Address,
+    scales: Address,
+    errors: Address,
+    norms: Address,
+    /,
+) -> None: ...
 def int8() -> bool: ...
 def use_int8(on: bool, /) -> None: ...
 def screen_counts(reset: bool, /) -> tuple[int, int, int, int]: ...

@@ -4,6 +4,7 @@ The public name is `regmax.attention`; the folder has a different name so that t
 """
 
 from regmax.sparse_attention.call import attention
+from regmax.sparse_attention.screen import KeyScreen
 from regmax.sparse_attention.weights import SparseWeights
 
-__all__ = ["SparseWeights", "attention"]
+__all__ = ["KeyScreen", "SparseWeights", "attention"]

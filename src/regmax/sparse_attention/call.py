@@ -2,12 +2,15 @@
 
 from typing import Any, Literal, overload
 
+import torch
+
 from regmax.arrays import A, AnyArray, Array, framework
 from regmax.resolver import MappingLike, Resolved, resolve
 from regmax.sparse_attention import accelerated
 from regmax.sparse_attention.dense import dense_attention, softmax_attention
 from regmax.sparse_attention.fused import sparse_attention, suits
 from regmax.sparse_attention.inputs import CALL, Inputs, check_inputs, check_options
+from regmax.sparse_attention.screen import KeyScreen
 from regmax.sparse_attention.variants import with_variants, without_sink
 from regmax.sparse_attention.weights import SparseWeights
 
@@ -29,6 +32,7 @@ def attention(
     sinks: AnyArray | None = None,
     window: int | None = None,
     documents: AnyArray | None = None,
+    key_screen: KeyScreen | None = None,
     return_weights: Literal[False] = False,
 ) -> A: ...
 @overload
@@ -48,6 +52,7 @@ def attention(
     sinks: AnyArray | None = None,
     window: int | None = None,
     documents: AnyArray | None = None,
+    key_screen: KeyScreen | None = None,
     return_weights: Literal[True],
 ) -> tuple[A, A]: ...
 @overload
@@ -67,6 +72,7 @@ def attention(
     sinks: AnyArray | None = None,
     window: int | None = None,
     documents: AnyArray | None = None,
+    key_screen: KeyScreen | None = None,
     return_weights: Literal["sparse"],
 ) -> tuple[A, SparseWeights]: ...
 @overload
@@ -86,6 +92,7 @@ def attention(
     sinks: AnyArray | None = None,
     window: int | None = None,
     documents: AnyArray | None = None,
+    key_screen: KeyScreen | None = None,
     return_weights: bool | Literal["sparse"],
 ) -> A | tuple[A, A] | tuple[A, SparseWeights]: ...
 def attention(
@@ -104,6 +111,7 @@ def attention(
     sinks: Any | None = None,
     window: int | None = None,
     documents: Any | None = None,
+    key_screen: KeyScreen | None = None,
     return_weights: bool | Literal["sparse"] = False,
     **unknown: object,
 ) -> Any:
@@ -133,6 +141,8 @@ def attention(
         window: a query sees only keys that are fewer than `window` positions away.
         documents: integers `(..., length)`, the document of each position of a row into which several are packed;
             queries see only keys of their document.
+        key_screen: a `KeyScreen` of the keys, with which a call with few queries reads less of them; the result is the
+            same.
         return_weights: True gives the dense weights too, "sparse" a `SparseWeights`, which carries no gradients;
             both before dropout.
         unknown: not accepted; the error for torch's `attn_mask` names the arguments to use instead.
@@ -162,10 +172,28 @@ def attention(
     inputs = check_inputs(q, k, v, mask, bias, is_causal, dropout_p, scale, enable_gqa)
     if any(option is not None for option in (softcap, sinks, window, documents)):
         inputs = with_variants(inputs, softcap, sinks, window, documents)
+    if key_screen is not None:
+        inputs = _with_screen(inputs, k, key_screen)
     attended = _attend(inputs, resolve(mapping), return_weights)
     if sinks is None or not return_weights:
         return attended
     return attended[0], without_sink(attended[1])
+
+
+def _with_screen(inputs: Inputs, k: Any, key_screen: Any) -> Inputs:
+    if not isinstance(key_screen, KeyScreen):
+        raise TypeError(
+            f"`{CALL[:-1]}, key_screen=...)` must be a KeyScreen. Got {type(key_screen).__name__}: make one with "
+            "`regmax.KeyScreen(k)`."
+        )
+    if key_screen.shape != k.shape:
+        raise ValueError(
+            f"`{CALL[:-1]}, key_screen=...)` must be a copy of k of shape {tuple(k.shape)}. Got one of shape "
+            f"{tuple(key_screen.shape)}."
+        )
+    # A sink is one more key, and leading dimensions may have been broadcast: then the copy is of other keys.
+    is_copy = inputs.k.dtype == torch.float32 and inputs.k.shape == key_screen.shape
+    return inputs._replace(screen=key_screen.parts()) if is_copy else inputs
 
 
 def _attend(inputs: Inputs, found: Resolved, return_weights: bool | Literal["sparse"]) -> Any:

@@ -149,8 +149,18 @@ def _describe(inputs: Inputs, found: Resolved, *, recompute: bool) -> tuple[core
         dropout_p=float(inputs.dropout_p),
         seed=0,
         recompute=recompute,
+        screen=_usable_screen(inputs),
     )
     return problem, core.Operands(inputs.q, inputs.k, inputs.v, bias, thetas, gammas)
+
+
+def _usable_screen(inputs: Inputs) -> core.Screen | None:
+    """The keys in 8 bits, unless the keys were converted, repeated or broadcast since they were copied."""
+    screen, k = inputs.screen, inputs.k
+    if screen is None or k.dtype != torch.float32 or is_compiling():
+        return None
+    batch = screen.bounds.shape[:-1]
+    return screen if batch == k.shape[:-2] and screen.integers.shape[-1] == k.shape[-1] else None
 
 
 def _gamma_bounds(call: str) -> Bounds:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from regmax.arrays import check_plain
 from regmax.frontends.checks import broadcasts
+from regmax.kernels.native.attention import Screen
 
 CALL = "attention(q, k, v)"
 
@@ -25,6 +26,7 @@ class Inputs(NamedTuple):
     dropout_p: float
     scale: float
     softcap: float | None = None
+    screen: Screen | None = None  # a copy of k in 8 bits
 
 
 # Functions, because the compiler of torch 2.9 does not trace properties of a named tuple.

@@ -11,6 +11,7 @@
 DeBERTa) accepts the name, computes softmax, and may misread the boolean masks that come with the name: use `check`.
 """
 
+from regmax.integrations.transformers.caching import ScreenedCache
 from regmax.integrations.transformers.checking import check
 from regmax.integrations.transformers.distillation import Distillation
 from regmax.integrations.transformers.layers import prepare
@@ -23,6 +24,7 @@ from regmax.integrations.transformers.sparsify import sparsify_attention
 __all__ = [
     "Distillation",
     "HeadReport",
+    "ScreenedCache",
     "SparseLogitsProcessor",
     "SparsifyReport",
     "check",

@@ -11,6 +11,7 @@ from torch import Tensor
 from transformers.masking_utils import sdpa_mask
 from transformers.utils.output_capturing import _active_collector
 
+from regmax.integrations.transformers.caching import screen_of
 from regmax.nn.recording import recorder
 from regmax.resolver import MappingLike, Resolved, resolve
 from regmax.sparse_attention import attention
@@ -86,6 +87,7 @@ class Attend:
         keep, bias = _split(attention_mask, position_bias)
         take, asked = recorder(module), _wants_weights(options)
         wanted = asked or take is not None
+        screen = screen_of(key)
         attended: Any = self.attend(
             module,
             query.to(value.dtype),  # under autocast, normalised queries and keys (Qwen 3) are float32
@@ -100,6 +102,7 @@ class Attend:
             softcap=softcap,
             sinks=s_aux,
             return_weights=wanted,
+            **({} if screen is None else {"key_screen": screen}),
         )
         out, y = attended if wanted else (attended, None)
         if take is not None and y is not None:

@@ -27,6 +27,15 @@ class Problem(NamedTuple):
     dropout_p: float
     seed: int
     recompute: bool  # omit the weights of dense blocks, and recompute them in the backward pass
+    screen: "Screen | None" = None
+
+
+class Screen(NamedTuple):
+    """A copy of the keys in 8 bits; `integers` and `scales` may have room for more keys per head."""
+
+    integers: Tensor  # (..., room, e), int8
+    scales: Tensor  # (..., room)
+    bounds: Tensor  # (..., 2): the largest error and the largest norm of a head
 
 
 class Operands(NamedTuple):
@@ -116,6 +125,7 @@ _Arguments = tuple[
     int | None, int | None, int,  # the mask
     int | None, int | None, int,  # the bias
     float, int, bool, int,  # dropout_p to threads
+    int | None, int | None, int | None, int,  # the keys in 8 bits
 ]
 # fmt: on
 
@@ -155,6 +165,16 @@ def _arguments(problem: Problem, operands: Operands) -> _Arguments:
         problem.seed,
         problem.recompute,
         torch.get_num_threads(),
+        *((None, None, None, 0) if problem.screen is None else _screen(problem.screen)),
+    )
+
+
+def _screen(screen: Screen) -> tuple[int, int, int, int]:
+    return (
+        screen.integers.data_ptr(),
+        screen.scales.data_ptr(),
+        screen.bounds.data_ptr(),
+        screen.scales.shape[-1],
     )
 
 
