@@ -121,8 +121,9 @@ class PowerRows {
         *m -= *m * shift;
         return bits(greater(sensitivity, splat(T(8)))) | bits(greater(error, splat(T(4e-7))));
       }
-      const bool all_rough = (open & ~rough) == 0;
-      const Vec<T> step = all_rough ? powers.step(totals, *m) : accurate_step(powers, totals, *m, shift);
+      // Each row's step depends on that row only.
+      Vec<T> step = powers.step(totals, *m);
+      if (open & ~rough) step = select(from_bits<T>(rough), step, accurate_step(powers, totals, *m, shift));
       const Vec<T> size = absolute<T>(step);
       // Only a step from accurate sums is the last; NaN is never small.
       const uint32_t small = bits(greater(splat(last_step), size)), near = bits(greater(splat(rough_step), size));

@@ -218,6 +218,14 @@ def test_hard_scores_have_the_same_bits(
     both(forward(20 * q, k, v, mapping=mapping, is_causal=True))
 
 
+@pytest.mark.parametrize("mapping", [*MAPPINGS, "entmax,alpha=1.3"])
+def test_a_group_of_which_some_rows_fall_back_has_the_same_bits(mapping: str) -> None:
+    # Sixteen queries of a head are one group; the rows that fall back are then mapped without the others.
+    q, k, v = close_to_keys(16, 1024, 64, heads=48, size=0.7)
+    both(training(q, k, v, mapping=mapping))
+    both(training(q, k, v, mapping=mapping, bias=q[..., :1] * k[:, None, :, 0]))
+
+
 def test_a_row_does_not_depend_on_its_neighbours() -> None:
     q, k, v = close_to_keys(96, 1024, 64, heads=1)
     out = regmax.attention(q, k, v, mapping="fusedmax")
