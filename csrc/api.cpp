@@ -97,11 +97,16 @@ bool valid_weights(const regmax_rows& rows) {
   return true;
 }
 
+bool valid_strides(const regmax_attention& call) {
+  return !call.strides ||
+         (call.batch_heads >= 1 && call.heads % call.batch_heads == 0 && call.batch_heads % call.groups == 0);
+}
+
 bool valid(const regmax_attention& call) {
   return known_type(call.dtype) && call.heads >= 1 && call.groups >= 1 && call.heads % call.groups == 0 &&
          call.queries >= 1 && call.keys >= 1 && call.keys <= INT32_MAX && call.e >= 0 && call.e % 16 == 0 &&
          call.e_v >= 0 && call.e_v % 16 == 0 && call.dropout_p >= 0 && call.dropout_p <= 1 &&
-         all_given({call.q, call.k, call.v}) &&
+         all_given({call.q, call.k, call.v}) && valid_strides(call) &&
          (!call.screen || (all_given({call.screen_scales, call.screen_bounds}) && call.screen_stride >= call.keys)) &&
          (!call.mask || call.mask_slices) && valid_rows(call.mask, call.mask_rows, call) &&
          (!call.bias || call.bias_slices) && valid_rows(call.bias, call.bias_rows, call) &&
@@ -191,6 +196,7 @@ void regmax_attention_free(regmax_weights* weights) {
 }
 
 int32_t regmax_attention_backward(const regmax_attention* call) {
+  if (call->strides) return REGMAX_BAD_ARGUMENT;
   if (!valid(*call) || !all_given({call->starts, call->out_grad, call->q_grad, call->k_grad, call->v_grad}))
     return REGMAX_BAD_ARGUMENT;
   return current_core().attention_backward(*call);
@@ -233,4 +239,4 @@ void regmax_borrow_threads(void (*gomp_parallel)(void (*)(void*), void*, unsigne
   borrow_threads(gomp_parallel);
 }
 
-int32_t regmax_abi_version(void) { return 5; }
+int32_t regmax_abi_version(void) { return 6; }

@@ -20,7 +20,7 @@ namespace {
 
 using Call = int32_t (*)(const regmax_rows*);
 
-constexpr int32_t abi_version = 4;
+constexpr int32_t abi_version = 6;
 constexpr int64_t scores_per_chunk = 1 << 14;
 Call map_rows = nullptr;
 Call multiply_rows = nullptr;

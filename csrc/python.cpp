@@ -123,7 +123,7 @@ PyObject* prox_owl(PyObject*, PyObject* const* values, Py_ssize_t count) {
 }
 
 // What both passes of attention begin with.
-constexpr Py_ssize_t kAttention = 33;
+constexpr Py_ssize_t kAttention = 35;
 
 regmax_attention read_attention(Arguments& in) {
   regmax_attention call{};
@@ -131,6 +131,7 @@ regmax_attention read_attention(Arguments& in) {
   in >> call.dtype >> call.kernel >> call.theta >> call.gamma >> call.scale >> call.is_causal;
   in >> call.thetas >> call.theta_rows >> call.gammas >> call.gamma_rows;
   in >> call.heads >> call.groups >> call.queries >> call.keys >> call.e >> call.e_v >> call.q >> call.k >> call.v;
+  in >> call.strides >> call.batch_heads;
   in >> call.mask >> call.mask_slices >> call.mask_rows >> call.bias >> call.bias_slices >> call.bias_rows;
   in >> call.dropout_p >> seed >> call.recompute >> call.threads;
   in >> call.screen >> call.screen_scales >> call.screen_bounds >> call.screen_stride;

@@ -90,7 +90,8 @@ int32_t regmax_prox_owl(const regmax_rows* rows);
 /* One call of attention, out = Pi((scale q k^T + bias) / gamma) v, for `heads` heads of `queries` x `keys` scores.
  *
  * q: heads x queries x e; k, v: (heads / groups) x keys x e and e_v, `groups` consecutive heads of queries
- * sharing one; e and e_v are multiples of 16. Everything is contiguous. mask: NULL, or bytes, 1 = keep:
+ * sharing one; e and e_v are multiples of 16. Everything is contiguous, except that the forward pass reads q, k and v
+ * and writes out at any strides between rows, heads and batches. mask: NULL, or bytes, 1 = keep:
  * slices of mask_rows x keys, head h reading slice mask_slices[h]; mask_rows is 1 (all queries alike; then
  * heads that share keys must share the slice) or queries. bias: NULL, or numbers, added to the scores, laid
  * out like a mask. is_causal: query i sees the keys 0, ..., i only. dropout: weight (i, j) of head h is
@@ -106,6 +107,10 @@ typedef struct regmax_attention {
   int64_t theta_rows, gamma_rows;
   int64_t heads, groups, queries, keys, e, e_v;
   const void *q, *k, *v;
+  /* The forward pass: NULL, or the distances in numbers from batch to batch, head to head and row to row, of q, k, v
+   * and out (12 numbers); a batch has batch_heads heads of queries. */
+  const int64_t* strides;
+  int64_t batch_heads;
   const uint8_t* mask;
   const int64_t* mask_slices;
   int64_t mask_rows;

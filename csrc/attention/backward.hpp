@@ -106,7 +106,8 @@ class Backward {
       missing_.store(true);
     }
     if (missing || dense) {
-      pack_panels(values_of(kv_head), nullptr, call_.keys, call_.e_v, panels_.get() + kv_head * panel_numbers());
+      pack_panels(values_of(kv_head), call_.e_v, nullptr, call_.keys, call_.e_v,
+                  panels_.get() + kv_head * panel_numbers());
     }
   }
 
@@ -333,7 +334,7 @@ class Backward {
     for (int64_t r = 0; r < block.rows; ++r) {
       const WeightRow<T> row = weights.row(r);
       const T* const grad = s.scores_grad + weights.start[r];
-      if (q_grad) sum_rows(grad, row.columns, row.count, keys, call_.e, q_grad + r * call_.e);
+      if (q_grad) sum_rows(grad, row.columns, row.count, keys, call_.e, call_.e, q_grad + r * call_.e);
       for (int64_t k = 0; k < row.count; ++k) {
         const int32_t j = row.columns[k];
         if (j >= begin && j < end) add_multiple(grad[k], q + r * call_.e, call_.e, k_grad + j * call_.e);

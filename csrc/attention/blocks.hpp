@@ -43,6 +43,25 @@ inline double gamma_of(const regmax_attention& call, int64_t row) {
 // Whether scores are divided by gamma row by row, relative to the largest: the products would overflow.
 inline bool is_tiny(double gamma) { return gamma < 1e-6; }
 
+// Where the rows of a head begin, and how far apart they are.
+struct HeadRows {
+  int64_t begin, stride;
+};
+
+// The part's strides are call.strides[3 * part] and the two after it.
+enum Part { part_q, part_k, part_v, part_out };
+
+inline HeadRows head_rows(const regmax_attention& call, Part part, int64_t head) {
+  const bool shared = part == part_k || part == part_v;
+  if (!call.strides) {
+    const int64_t width = part == part_q || part == part_k ? call.e : call.e_v;
+    return {head * (shared ? call.keys : call.queries) * width, width};
+  }
+  const int64_t heads = shared ? call.batch_heads / call.groups : call.batch_heads;
+  const int64_t* const strides = call.strides + 3 * part;
+  return {head / heads * strides[0] + head % heads * strides[1], strides[2]};
+}
+
 // As in decoding: keys are read where they are, once for all heads that share them.
 inline bool has_few_queries(const regmax_attention& call) { return call.queries < few_queries; }
 

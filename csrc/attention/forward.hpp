@@ -38,8 +38,9 @@ class PackedKeys {
   void pack(int64_t head) {
     kept.read_shared(head);
     if (has_few_queries(call_)) return;
-    pack_panels(at(head), kept.index(head), kept.count(head), call_.e, panels_.get() + head * panel_numbers());
-    screened.pack(head, at(head), kept.index(head), kept.count(head));
+    pack_panels(at(head), stride(), kept.index(head), kept.count(head), call_.e,
+                panels_.get() + head * panel_numbers());
+    screened.pack(head, at(head), stride(), kept.index(head), kept.count(head));
   }
 
   void pack_all() {
@@ -49,7 +50,8 @@ class PackedKeys {
     kept.read_rows();
   }
 
-  const T* at(int64_t head) const { return typed<T>(call_.k) + head * call_.keys * call_.e; }
+  const T* at(int64_t head) const { return typed<T>(call_.k) + head_rows(call_, part_k, head).begin; }
+  int64_t stride() const { return head_rows(call_, part_k, 0).stride; }
 
   const T* panel(int64_t head, int64_t p) const {
     return panels_.get() + head * panel_numbers() + p * panel_width<T> * call_.e;
@@ -67,7 +69,7 @@ class PackedKeys {
 
 template <class T>
 struct ForwardScratch {
-  T *queries, *scores, *maxima, *weights;
+  T *queries, *scores, *maxima, *weights, *out;
   int32_t* columns;
   Workspace workspace;
   ScreenScratchOf<T> screen;
@@ -77,6 +79,7 @@ struct ForwardScratch {
         scores(cutter.take<T>(rows_per_block<T>(call) * scores_stride<T>(call))),
         maxima(cutter.take<T>(rows_per_block<T>(call) * lanes<T>)),
         weights(cutter.take<T>(call.keys)),
+        out(cutter.take<T>(call.strides ? rows_per_block<T>(call) * call.e_v : 0)),
         columns(cutter.take<int32_t>(call.mask && call.mask_rows > 1 ? lanes<T> * call.keys : 0)),
         workspace(cutter, call.keys),
         screen(cutter, call, may_screen<T>(call)) {}
@@ -117,10 +120,10 @@ class ForwardBlock {
         kv_head_(block.head / call.groups),
         is_screening_(is_screening) {}
 
-  bool run(regmax_weights_block& weights, T* out) {
+  bool run(regmax_weights_block& weights) {
     if (!weigh(weights)) return false;
     if (call_.dense) write_dense(weights);
-    sum_values(weights, out);
+    sum_values(weights);
     return true;
   }
 
@@ -140,7 +143,7 @@ class ForwardBlock {
   template <class Mapping>
   bool map(regmax_weights_block& weights) {
     CsrRows<T> out(weights, block_.rows, Mapping::joins == Joins::neighbours);
-    Cascade<T, Mapping> cascade(longest_row(), forced_tier(), s_.workspace);
+    Cascade<T, Mapping> cascade(longest_row(), forced_tier(), s_.workspace, true);
     count_ = 0;
 #if defined(__AVX512F__)
     if constexpr (can_screen<T>) {
@@ -161,6 +164,12 @@ class ForwardBlock {
 
  private:
   T* scores(int64_t r) const { return s_.scores + r * stride_; }
+
+  // Where row r of the block is, in q or out.
+  int64_t place_of(Part part, int64_t r) const {
+    const HeadRows rows = head_rows(call_, part, block_.head_of(call_, r));
+    return rows.begin + block_.query(call_, r) * rows.stride;
+  }
   const uint8_t* mask_row(int64_t r) const {
     const int64_t slice = call_.mask_slices[block_.head_of(call_, r)];
     return call_.mask + (slice * call_.mask_rows + block_.query(call_, r)) * call_.keys;
@@ -282,8 +291,8 @@ class ForwardBlock {
     for (int64_t i = 0; i < tiled * lanes<T>; ++i) s_.maxima[i] = -std::numeric_limits<T>::infinity();
     done_ = 0;
     if (has_few_queries(call_)) {
-      return multiply_in_place(s_.queries, count_, call_.e, keys_.at(kv_head_), keys_.kept.index(kv_head_), longest,
-                               s_.scores, stride_);
+      return multiply_in_place(s_.queries, count_, call_.e, keys_.at(kv_head_), keys_.stride(),
+                               keys_.kept.index(kv_head_), longest, s_.scores, stride_);
     }
     // Maxima come with the products, for the panels that all rows cover and if no bias or mask follows.
     const int64_t whole = by_panel ? shortest / panel_width<T> : 0;
@@ -295,7 +304,7 @@ class ForwardBlock {
   }
 
   void scale_query(int64_t r, T* scaled) const {
-    const T* const q = typed<T>(call_.q) + (block_.row(call_) + r) * call_.e;
+    const T* const q = typed<T>(call_.q) + place_of(part_q, r);
     const double gamma = gamma_of(call_, block_.row(call_) + r);
     const T factor = static_cast<T>(is_tiny(gamma) ? call_.scale : call_.scale / gamma);
     for (int64_t i = 0; i < call_.e; ++i) scaled[i] = factor * q[i];
@@ -389,9 +398,11 @@ class ForwardBlock {
     }
   }
 
-  void sum_values(const regmax_weights_block& weights, T* out) {
+  void sum_values(const regmax_weights_block& weights) {
     const int64_t depth = block_.depth(call_);
-    const T* const v = typed<T>(call_.v) + kv_head_ * call_.keys * call_.e_v;
+    const HeadRows rows = head_rows(call_, part_v, kv_head_);
+    const T* const v = typed<T>(call_.v) + rows.begin;
+    T* const out = static_cast<T*>(call_.out);
     const bool dense = is_dense(call_, block_, weights.size);
     const Dropout dropout(call_.dropout_p, call_.seed);
     for (int64_t r = 0; r < block_.rows; ++r) {
@@ -402,10 +413,15 @@ class ForwardBlock {
       if (dense) {
         expand(kept, columns, count, 0, depth, scores(r));
       } else {
-        sum_rows(kept, columns, count, v, call_.e_v, out + r * call_.e_v);
+        sum_rows(kept, columns, count, v, rows.stride, call_.e_v, out + place_of(part_out, r));
       }
     }
-    if (dense) multiply<T>({s_.scores, stride_, 1}, v, block_.rows, depth, call_.e_v, out, false);
+    if (!dense) return;
+    T* const product = call_.strides ? s_.out : out + place_of(part_out, 0);
+    multiply<T>({s_.scores, stride_, 1}, v, rows.stride, block_.rows, depth, call_.e_v, product, false);
+    for (int64_t r = 0; call_.strides && r < block_.rows; ++r) {
+      std::copy_n(product + r * call_.e_v, call_.e_v, out + place_of(part_out, r));
+    }
   }
 
   const regmax_attention& call_;
@@ -462,10 +478,9 @@ int32_t attention_forward(const regmax_attention& call, regmax_weights* weights)
         blocks, call.threads, call, [&](int64_t job, ForwardScratch<T>& scratch) {
           const QueryBlock block = query_block<T>(call, job);
           ForwardBlock<T> forward(call, mapping, keys, block, scratch, is_screening);
-          T* const block_out = static_cast<T*>(call.out) + block.row(call) * call.e_v;
           regmax_weights_block unwanted{};
           regmax_weights_block& wanted = weights ? weights->blocks[job] : unwanted;
-          const bool done = forward.run(wanted, block_out);
+          const bool done = forward.run(wanted);
           if (!weights || (call.recompute && forward.better_recomputed(wanted))) free_block(wanted);
           return done;
         });

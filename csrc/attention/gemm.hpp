@@ -69,22 +69,30 @@ inline void multiply_tile(Strided<T> a, const T* b, int64_t b_row, int64_t depth
 }
 
 template <class T, int rows>
-inline void multiply_strip(Strided<T> a, const T* b, int64_t width, int64_t depth, T* c, bool add) {
+inline void multiply_strip(Strided<T> a, const T* b, int64_t b_row, int64_t width, int64_t depth, T* c, bool add) {
   int64_t w = 0;
   for (; w + value_vectors * lanes<T> <= width; w += value_vectors * lanes<T>) {
-    multiply_tile<T, rows, value_vectors>(a, b + w, width, depth, c + w, width, add);
+    multiply_tile<T, rows, value_vectors>(a, b + w, b_row, depth, c + w, width, add);
   }
-  for (; w < width; w += lanes<T>) multiply_tile<T, rows, 1>(a, b + w, width, depth, c + w, width, add);
+  for (; w < width; w += lanes<T>) multiply_tile<T, rows, 1>(a, b + w, b_row, depth, c + w, width, add);
 }
 
-// c (+)= a b, c of rows x width and b of depth x width, both without gaps.
+// c (+)= a b, c of rows x width without gaps, and b of depth x width with rows that are b_row apart.
 template <class T>
-inline void multiply(Strided<T> a, const T* b, int64_t rows, int64_t depth, int64_t width, T* c, bool add) {
+inline void multiply(Strided<T> a, const T* b, int64_t b_row, int64_t rows, int64_t depth, int64_t width, T* c,
+                     bool add) {
   int64_t r = 0;
   for (; r + value_rows <= rows; r += value_rows) {
-    multiply_strip<T, value_rows>({a.at + r * a.row, a.row, a.column}, b, width, depth, c + r * width, add);
+    multiply_strip<T, value_rows>({a.at + r * a.row, a.row, a.column}, b, b_row, width, depth, c + r * width, add);
   }
-  for (; r < rows; ++r) multiply_strip<T, 1>({a.at + r * a.row, a.row, a.column}, b, width, depth, c + r * width, add);
+  for (; r < rows; ++r) {
+    multiply_strip<T, 1>({a.at + r * a.row, a.row, a.column}, b, b_row, width, depth, c + r * width, add);
+  }
+}
+
+template <class T>
+inline void multiply(Strided<T> a, const T* b, int64_t rows, int64_t depth, int64_t width, T* c, bool add) {
+  multiply(a, b, width, rows, depth, width, c, add);
 }
 
 // Panels of rows, for products with their transpose: [panel][dimension][row of the panel].
@@ -96,9 +104,9 @@ constexpr int64_t panels_of(int64_t rows) {
   return (rows + panel_width<T> - 1) / panel_width<T>;
 }
 
-// Packs the n rows x[index[i]] (x[i] if index is nullptr) of `width` numbers into panels, zero-padded.
+// Packs the n rows x[index[i]] (x[i] if index is nullptr) of `width` numbers, `stride` apart, into panels, zero-padded.
 template <class T>
-inline void pack_panels(const T* x, const int32_t* index, int64_t n, int64_t width, T* packed) {
+inline void pack_panels(const T* x, int64_t stride, const int32_t* index, int64_t n, int64_t width, T* packed) {
   T rows[lanes<T> * 16];
   Vec<T> columns[16];
   for (int64_t j = 0; j < panels_of<T>(n) * panel_width<T>; j += lanes<T>) {
@@ -107,7 +115,7 @@ inline void pack_panels(const T* x, const int32_t* index, int64_t n, int64_t wid
       for (int64_t r = 0; r < lanes<T>; ++r) {
         const int64_t i = j + r;
         for (int64_t c = 0; c < 16; c += lanes<T>) {
-          store<T>(rows + r * 16 + c, i < n ? load(x + (index ? index[i] : i) * width + e + c) : Vec<T>{});
+          store<T>(rows + r * 16 + c, i < n ? load(x + (index ? index[i] : i) * stride + e + c) : Vec<T>{});
         }
       }
       rows_to_lanes<T>(rows, 16, 16, columns);
@@ -135,25 +143,46 @@ inline void multiply_panel(const T* a, int64_t rows, int64_t width, const T* pan
   }
 }
 
-// c[r][j] = <a_r, x[index[j]]> (x[j] if index is nullptr) for few rows of a: every row of x is read once, without
-// packing. Whole vectors of c are written.
+// sums[i] = the products of a and row_at(i), lane by lane. Rows in memory are read one after the other, as the hardware
+// prefetches them; rows in the cache side by side, with independent sums.
+template <class T, bool in_cache, class RowAt>
+REGMAX_INLINE Vec<T> multiply_by_rows(const T* a, int64_t width, const RowAt& row_at) {
+  Vec<T> sums[lanes<T>] = {};
+  if constexpr (in_cache) {
+    for (int64_t e = 0; e < width; e += lanes<T>) {
+      const Vec<T> numbers = load(a + e);
+      for (int i = 0; i < lanes<T>; ++i) sums[i] = times_plus(numbers, load(row_at(i) + e), sums[i]);
+    }
+  } else {
+    for (int i = 0; i < lanes<T>; ++i) {
+      for (int64_t e = 0; e < width; e += lanes<T>) sums[i] = times_plus(load(a + e), load(row_at(i) + e), sums[i]);
+    }
+  }
+  return sum_rows<T>(sums);
+}
+
+// c[r][j] = <a_r, x[index[j]]> (x[j] if index is nullptr) for few rows of a: every row of x is read from memory once,
+// without packing. The rows of x are `stride` apart. Whole vectors of c are written.
 template <class T>
-inline void multiply_in_place(const T* a, int64_t rows, int64_t width, const T* x, const int32_t* index, int64_t n,
-                              T* c, int64_t c_row) {
+inline void multiply_in_place(const T* a, int64_t rows, int64_t width, const T* x, int64_t stride, const int32_t* index,
+                              int64_t n, T* c, int64_t c_row) {
+  const auto multiply = [&](int64_t j, const auto& row_at) {
+    store<T>(c + j, multiply_by_rows<T, false>(a, width, row_at));
+    for (int64_t r = 1; r < rows; ++r)
+      store<T>(c + r * c_row + j, multiply_by_rows<T, true>(a + r * width, width, row_at));
+  };
   for (int64_t j = 0; j < n; j += lanes<T>) {
-    const T* factors[lanes<T>];
+    if (!index && j + lanes<T> <= n) {
+      const T* const first = x + j * stride;
+      multiply(j, [=](int64_t i) { return first + i * stride; });
+      continue;
+    }
+    const T* places[lanes<T>];
     for (int i = 0; i < lanes<T>; ++i) {
       const int64_t place = j + i < n ? j + i : n - 1;
-      factors[i] = x + (index ? index[place] : place) * width;
+      places[i] = x + (index ? index[place] : place) * stride;
     }
-    for (int64_t r = 0; r < rows; ++r) {
-      Vec<T> sums[lanes<T>] = {};
-      for (int64_t e = 0; e < width; e += lanes<T>) {
-        const Vec<T> numbers = load(a + r * width + e);
-        for (int i = 0; i < lanes<T>; ++i) sums[i] = times_plus(numbers, load(factors[i] + e), sums[i]);
-      }
-      store<T>(c + r * c_row + j, sum_rows<T>(sums));
-    }
+    multiply(j, [&](int64_t i) { return places[i]; });
   }
 }
 
@@ -171,12 +200,12 @@ inline void add_multiple(T factor, const T* x, int64_t width, T* y) {
   for (int64_t i = 0; i < width; i += lanes<T>) store<T>(y + i, times_plus(factors, load(x + i), load(y + i)));
 }
 
-// out = sum_k weights[k] x[columns[k]], the sum in registers.
+// out = sum_k weights[k] x[columns[k]], the sum in registers; the rows of x are `stride` apart.
 template <class T, int vectors>
-inline void sum_rows_tile(const T* weights, const int32_t* columns, int64_t count, const T* x, int64_t width, T* out) {
+inline void sum_rows_tile(const T* weights, const int32_t* columns, int64_t count, const T* x, int64_t stride, T* out) {
   Vec<T> sums[vectors] = {};
   for (int64_t k = 0; k < count; ++k) {
-    const T* const row = x + columns[k] * width;
+    const T* const row = x + columns[k] * stride;
     const Vec<T> weight = splat(weights[k]);
     for (int w = 0; w < vectors; ++w) sums[w] = times_plus(weight, load(row + w * lanes<T>), sums[w]);
   }
@@ -184,12 +213,16 @@ inline void sum_rows_tile(const T* weights, const int32_t* columns, int64_t coun
 }
 
 template <class T>
-inline void sum_rows(const T* weights, const int32_t* columns, int64_t count, const T* x, int64_t width, T* out) {
+inline void sum_rows(const T* weights, const int32_t* columns, int64_t count, const T* x, int64_t stride, int64_t width,
+                     T* out) {
   int64_t e = 0;
   for (; e + 4 * lanes<T> <= width; e += 4 * lanes<T>) {
-    sum_rows_tile<T, 4>(weights, columns, count, x + e, width, out + e);
+    sum_rows_tile<T, 4>(weights, columns, count, x + e, stride, out + e);
   }
-  for (; e < width; e += lanes<T>) sum_rows_tile<T, 1>(weights, columns, count, x + e, width, out + e);
+  for (; e + 2 * lanes<T> <= width; e += 2 * lanes<T>) {
+    sum_rows_tile<T, 2>(weights, columns, count, x + e, stride, out + e);
+  }
+  for (; e < width; e += lanes<T>) sum_rows_tile<T, 1>(weights, columns, count, x + e, stride, out + e);
 }
 
 }  // namespace regmax::REGMAX_ISA

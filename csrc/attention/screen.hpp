@@ -47,7 +47,7 @@ struct NoKeys {
   NoKeys(const regmax_attention&, bool) {}
   explicit operator bool() const { return true; }
   template <class T>
-  void pack(int64_t, const T*, const int32_t*, int64_t) {}
+  void pack(int64_t, const T*, int64_t, const int32_t*, int64_t) {}
 };
 struct NoScratch {
   NoScratch(Cutter&, const regmax_attention&, bool) {}
@@ -75,8 +75,8 @@ class ScreenedKeys {
     return integers_ && offsets_ && scales_ && errors_ && norms_ && usable_ && skipped_;
   }
 
-  // Quantises the `count` keys x[index[j]] (x[j] if index is nullptr).
-  void pack(int64_t head, const float* x, const int32_t* index, int64_t count) {
+  // Quantises the `count` keys x[index[j]] (x[j] if index is nullptr), which are `stride` apart.
+  void pack(int64_t head, const float* x, int64_t stride, const int32_t* index, int64_t count) {
     usable_.get()[head] = panels_ > 0;
     skipped_.get()[head].store(0, std::memory_order_relaxed);
     int8_t row[1024];
@@ -86,7 +86,7 @@ class ScreenedKeys {
         const int64_t j = p * screen_panel + i;
         RowBounds bounds{};
         if (j < count) {
-          if (!quantise(x + (index ? index[j] : j) * call_.e, call_.e, row, &bounds)) usable_.get()[head] = 0;
+          if (!quantise(x + (index ? index[j] : j) * stride, call_.e, row, &bounds)) usable_.get()[head] = 0;
         } else {
           std::memset(row, 0, static_cast<std::size_t>(call_.e));
         }
@@ -275,7 +275,12 @@ struct BoundedRow {
 class ScreenedGroup final : public BoundedScores<float> {
  public:
   ScreenedGroup(const regmax_attention& call, const ScreenedKeys& keys, int64_t head, ScreenScratch& s)
-      : call_(call), keys_(keys), head_(head), s_(s), k_(typed<float>(call.k) + head * call.keys * call.e) {}
+      : call_(call),
+        keys_(keys),
+        head_(head),
+        s_(s),
+        k_(typed<float>(call.k) + head_rows(call, part_k, head).begin),
+        stride_(head_rows(call, part_k, head).stride) {}
 
   // Quantises the query of row r; false if it cannot be bounded.
   bool add_query(int r, const float* q) {
@@ -473,7 +478,7 @@ class ScreenedGroup final : public BoundedScores<float> {
   };
 
   int64_t key(int r, int32_t place) const { return rows_[r].columns ? rows_[r].columns[place] : place; }
-  const float* key_at(int64_t j) const { return k_ + j * call_.e; }
+  const float* key_at(int64_t j) const { return k_ + j * stride_; }
   static float absolute_of(float x) { return x < 0 ? -x : x; }
 
   float with_bias(int r, int64_t j, float x) const {
@@ -511,7 +516,7 @@ class ScreenedGroup final : public BoundedScores<float> {
     if (few_ && count > 0) {
       int32_t index[most_rescored];
       for (int64_t k = 0; k < count; ++k) index[k] = static_cast<int32_t>(key(r, at[k]));
-      multiply_in_place(rows_[r].query, 1, call_.e, k_, index, count, out, 0);
+      multiply_in_place(rows_[r].query, 1, call_.e, k_, stride_, index, count, out, 0);
       for (int64_t k = 0; rows_[r].bias && k < count; ++k) out[k] = with_bias(r, index[k], out[k]);
       return;
     }
@@ -528,6 +533,7 @@ class ScreenedGroup final : public BoundedScores<float> {
   const int64_t head_;
   ScreenScratch& s_;
   const float* const k_;
+  const int64_t stride_;
   const bool few_ = has_few_queries(call_);  // then keys are read where they are, and so are their copies
   int64_t panels_ = 0, counts_[lanes<float>] = {};
   RowBounds bounds_[lanes<float>] = {};

@@ -21,6 +21,7 @@
 //
 //   whole<T>                 the kind of whole-row tier
 //   whole_first              the row length up to which it precedes the lane tier
+//   whole_first_with_maxima  the same if the maxima by lane are known, as in attention; may be missing
 //   Moments<T>, Segments<T>, Powers<T>  the solver of that kind; by_powers has no lane tier
 //   Squares, squares         with Powers: the mapping that serves one strength, and that strength
 //

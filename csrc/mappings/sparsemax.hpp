@@ -32,6 +32,7 @@ struct Sparsemax : JoinsNothing {
   template <class T>
   static constexpr Whole whole = Whole::by_moments;
   static constexpr int64_t whole_first = whole_first_sparsemax;
+  static constexpr int64_t whole_first_with_maxima = whole_first_sparsemax_with_maxima;
 
   template <class T>
   struct Moments {

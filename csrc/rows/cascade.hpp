@@ -11,15 +11,23 @@
 
 namespace regmax::REGMAX_ISA {
 
+// The row length up to which the whole-row tier comes first if the maxima by lane are known.
+template <class Mapping, class = void>
+constexpr int64_t first_with_maxima = Mapping::whole_first;
+template <class Mapping>
+constexpr int64_t first_with_maxima<Mapping, std::void_t<decltype(Mapping::whole_first_with_maxima)>> =
+    Mapping::whole_first_with_maxima;
+
 // Short rows of some mappings go to the whole-row tier at once; all others to the lane tier, then to the
 // whole-row tier, and what these leave to the scalar tier. A forced tier (runtime/tiers.hpp) removes the
 // others, except the scalar one, which serves what the forced one leaves.
 template <class T, class Mapping>
 class Cascade {
  public:
-  Cascade(int64_t d, Tier forced, Workspace& w)
+  // `has_maxima`: the maxima by lane come with the scores, and the lane tier saves a pass.
+  Cascade(int64_t d, Tier forced, Workspace& w, bool has_maxima = false)
       : w_(w),
-        lanes_first_(forced == Tier::any ? d > Mapping::whole_first : forced == Tier::lanes),
+        lanes_first_(forced == Tier::any ? d > whole_first(has_maxima) : forced == Tier::lanes),
         whole_(forced == Tier::any || forced == Tier::whole),
         lane_rows_(w),
         whole_rows_(w) {}
@@ -54,6 +62,9 @@ class Cascade {
 
  private:
   static constexpr bool by_powers = Mapping::template whole<T> == Whole::by_powers;
+  static constexpr int64_t whole_first(bool has_maxima) {
+    return has_maxima ? first_with_maxima<Mapping> : Mapping::whole_first;
+  }
 
   Workspace& w_;
   bool lanes_first_, whole_;

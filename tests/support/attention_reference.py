@@ -18,6 +18,8 @@ MAPPINGS: tuple[Any, ...] = (
     regmax.FusedLasso(lam=1.5),
     regmax.Oscar(lam=0.3),
     regmax.SquaredPNorm(p=1.2),
+    "entmax",
+    regmax.NegativeTsallisEntropy(alpha=1.2),
 )
 
 

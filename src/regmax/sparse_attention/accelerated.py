@@ -15,7 +15,7 @@ from regmax.kernels.native.attention import Operands, Problem
 from regmax.regularizers import KernelRegularizer
 from regmax.resolver import Resolved
 from regmax.sparse_attention import accelerated_operator
-from regmax.sparse_attention.fused import _dense_gradients, _describe, _unshare_heads
+from regmax.sparse_attention.fused import _dense_gradients, _unshare_heads, describe
 from regmax.sparse_attention.inputs import Inputs
 
 _LARGEST = 256  # the largest head dimension
@@ -55,7 +55,7 @@ def accelerated_attention(inputs: Inputs, found: Resolved) -> Tensor:
         inputs = inputs._replace(q=inputs.q.to(dtype), k=inputs.k.to(dtype), v=inputs.v.to(dtype))
     if inputs.mask is not None:
         inputs = _unshare_heads(inputs, inputs.mask)
-    problem, operands = _describe(inputs, found, recompute=False)
+    problem, operands = describe(inputs, found, recompute=False)
     mask_slices, bias_slices = (
         None if x is None else x.to(device) for x in (problem.mask_slices, problem.bias_slices)
     )

@@ -10,6 +10,7 @@ from regmax.sparse_attention import accelerated
 from regmax.sparse_attention.dense import dense_attention, softmax_attention
 from regmax.sparse_attention.fused import sparse_attention, suits
 from regmax.sparse_attention.inputs import CALL, Inputs, check_inputs, check_options
+from regmax.sparse_attention.plans import planned_attention
 from regmax.sparse_attention.screen import KeyScreen
 from regmax.sparse_attention.variants import with_variants, without_sink
 from regmax.sparse_attention.weights import SparseWeights
@@ -162,6 +163,12 @@ def attention(
         raise ValueError(
             f"`{CALL[:-1]}, return_weights=...)` must be a boolean or 'sparse'. Got {return_weights!r}."
         )
+    # What most calls of a model in use do without.
+    has_variants = not (softcap is None and sinks is None and window is None and documents is None)
+    if bias is None and key_screen is None and not return_weights and not has_variants and dropout_p == 0:
+        out = planned_attention(q, k, v, mapping, mask, is_causal, scale, enable_gqa)
+        if out is not None:
+            return out
     if framework(q) == "jax":
         from regmax.sparse_attention.jax import check_no_variants, jax_attention
 
@@ -170,7 +177,7 @@ def attention(
             q, k, v, resolve(mapping), mask, bias, is_causal, dropout_p, scale, enable_gqa, return_weights
         )
     inputs = check_inputs(q, k, v, mask, bias, is_causal, dropout_p, scale, enable_gqa)
-    if any(option is not None for option in (softcap, sinks, window, documents)):
+    if has_variants:
         inputs = with_variants(inputs, softcap, sinks, window, documents)
     if key_screen is not None:
         inputs = _with_screen(inputs, k, key_screen)

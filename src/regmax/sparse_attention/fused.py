@@ -63,7 +63,7 @@ def sparse_attention(inputs: Inputs, found: Resolved, *, return_weights: Any) ->
     if inputs.mask is not None:
         inputs = _unshare_heads(inputs, inputs.mask)
     wanted: Wanted = "output" if not return_weights else "dense" if return_weights is True else "sparse"
-    problem, operands = _describe(inputs, found, recompute=wanted != "sparse")
+    problem, operands = describe(inputs, found, recompute=wanted != "sparse")
     if is_compiling():
         return _compiled(inputs, problem, operands, wanted, dtype)
     if inputs.dropout_p > 0:
@@ -114,7 +114,7 @@ def _dense_gradients(
         gamma = gammas.reshape(*batch, -1, 1)
     if bias is not None:
         assert inputs.bias is not None
-        slices = _slices_of_heads(inputs.bias.shape[:-2], inputs.q.shape[:-2])
+        slices = slices_of_heads(inputs.bias.shape[:-2], inputs.q.shape[:-2])
         bias = bias[slices].reshape(*batch, -1, bias.shape[-1])
     again = inputs._replace(q=q, k=k, v=v, bias=bias)
     out, y = dense_attention(again, Resolved(omega, gamma))
@@ -124,7 +124,8 @@ def _dense_gradients(
     return tuple(next(grads) if x is not None and x.requires_grad else None for x in operands)
 
 
-def _describe(inputs: Inputs, found: Resolved, *, recompute: bool) -> tuple[core.Problem, core.Operands]:
+def describe(inputs: Inputs, found: Resolved, *, recompute: bool) -> tuple[core.Problem, core.Operands]:
+    """The arguments of the core; strengths are checked."""
     omega = found.omega
     assert isinstance(omega, KernelRegularizer)
     theta, thetas = 0.0, None
@@ -199,11 +200,12 @@ def _rows(tensor: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor]:
     keys, batch = inputs.k.shape[-2], inputs.q.shape[:-2]
     if tensor.shape[-1] != keys:
         tensor = tensor.expand(*tensor.shape[:-1], keys)
-    slices = _slices_of_heads(tensor.shape[:-2], batch)
+    slices = slices_of_heads(tensor.shape[:-2], batch)
     return tensor.reshape(-1, tensor.shape[-2], keys).contiguous(), slices
 
 
-def _slices_of_heads(slices: tuple[int, ...], batch: tuple[int, ...]) -> Tensor:
+def slices_of_heads(slices: tuple[int, ...], batch: tuple[int, ...]) -> Tensor:
+    """The slice of a mask or bias that each head reads."""
     return _numbers(slices, batch) if is_compiling() else _cached_numbers(slices, batch)
 
 

@@ -117,12 +117,13 @@ class Attend:
         return attention(q, k, v, mapping=resolve(mapping), **options)
 
 
-def mask(*args: Any, **options: Any) -> Tensor:
+def mask(*args: Any, **options: Any) -> Tensor | None:
     """The boolean mask (batch, 1, queries, keys), True = keep.
 
-    `sdpa_mask` omits causal masks without padding, because SDPA rebuilds them. Here a mask is never omitted.
+    `sdpa_mask` omits causal masks without padding, because SDPA rebuilds them: here they are never omitted. None is the
+    mask of an encoder without padding.
     """
-    options.update(allow_is_causal_skip=False, allow_is_bidirectional_skip=False)
+    options.update(allow_is_causal_skip=False)
     made: Any = sdpa_mask(*args, **options)
     return made
 
@@ -143,9 +144,7 @@ def _split(
     if attention_mask is None:
         return None, position_bias
     if attention_mask.dtype == torch.bool:
-        # A padding mask is expanded over the queries; the sparse kernels take one row of it.
-        one_row = attention_mask.stride(-2) == 0
-        return attention_mask[..., :1, :] if one_row else attention_mask, position_bias
+        return attention_mask, position_bias
     # In a float mask transformers marks masked positions by the most negative number: they are deleted, not just low.
     keep = attention_mask > torch.finfo(attention_mask.dtype).min / 2
     bias = attention_mask.masked_fill(~keep, 0.0)

@@ -1,6 +1,6 @@
 """The core's attention on contiguous CPU tensors."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -86,6 +86,42 @@ def forward(
     return out, y, weights
 
 
+class StridedCall(NamedTuple):
+    """The arguments of a forward pass without weights, except addresses; and what the core reads besides."""
+
+    kernel: str
+    first: tuple[Any, ...]  # up to those of q, k and v
+    second: tuple[Any, ...]  # up to that of the mask
+    third: tuple[Any, ...]  # up to the number of threads
+    memory: tuple[Tensor | None, ...]
+
+
+def strided_call(
+    problem: Problem, operands: Operands, strides: list[int], mask_slices: Tensor | None, mask_rows: int
+) -> StridedCall:
+    """The call for tensors (..., heads, rows, e) at these strides: batch, head and row of q, k, v and the output.
+
+    The problem has no mask; its slices and rows come apart.
+    """
+    kept = torch.tensor(strides, dtype=torch.int64)
+    arguments = _arguments(problem, operands)
+    q = operands.q
+    heads = q.shape[-3] if q.ndim > 2 else 1
+    third = (_address(mask_slices), mask_rows, None, None, 0, 0.0, 0, False)
+    return StridedCall(problem.kernel, arguments[:16], (kept.data_ptr(), heads), third, (kept, mask_slices))
+
+
+def forward_strided(
+    call: StridedCall, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor
+) -> None:
+    """Write the output."""
+    run: Any = core.attention_forward  # the lengths of the tuples are not part of their types
+    run(
+        *call.first, q.data_ptr(), k.data_ptr(), v.data_ptr(), *call.second, _address(mask), *call.third,
+        torch.get_num_threads(), None, None, None, 0, out.data_ptr(), None, False,
+    )  # fmt: skip
+
+
 def backward(
     problem: Problem,
     operands: Operands,
@@ -121,7 +157,7 @@ _Arguments = tuple[
     int, int, float, float, float, bool,  # dtype to is_causal
     int | None, int, int | None, int,  # thetas and gammas
     int, int, int, int, int, int,  # heads to e_v
-    int, int, int,  # q, k, v
+    int, int, int, int | None, int,  # q, k, v and their strides
     int | None, int | None, int,  # the mask
     int | None, int | None, int,  # the bias
     float, int, bool, int,  # dropout_p to threads
@@ -155,6 +191,8 @@ def _arguments(problem: Problem, operands: Operands) -> _Arguments:
         q.data_ptr(),
         k.data_ptr(),
         v.data_ptr(),
+        None,
+        0,
         _address(problem.mask),
         _address(problem.mask_slices),
         0 if problem.mask is None else problem.mask.shape[1],
