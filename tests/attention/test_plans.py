@@ -117,7 +117,7 @@ def test_strengths_and_options_have_plans_of_their_own() -> None:
             found = regmax.attention(q, k, v, mapping=mapping, **options)
             again = regmax.attention(q.clone().requires_grad_(), k, v, mapping=mapping, **options)
             assert torch.equal(found, again.detach())
-    module.gamma = 3.0
+    module = regmax.nn.Fusedmax(lam=0.3, gamma=3.0)
     wanted, _ = compose(q, k, v, module)
     assert torch.allclose(regmax.attention(q, k, v, mapping=module), wanted, atol=1e-6)
 

@@ -183,13 +183,18 @@ def test_generation_with_a_static_cache_and_beams() -> None:
 def test_every_step_of_generation_is_fused(cache: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = MODELS["llama"]
     built, inputs = model.build("fusedmax"), model.inputs(left=True)
-    forward, queries = core.forward_strided, []
+    forward, forward_strided, queries = core.forward, core.forward_strided, []
 
-    def counted(call: core.StridedCall, q: torch.Tensor, *others: torch.Tensor | None) -> None:
+    def counted(problem: core.Problem, operands: core.Operands, **options: bool) -> object:
+        queries.append(operands.q.shape[-2])
+        return forward(problem, operands, **options)
+
+    def counted_strided(call: core.StridedCall, q: torch.Tensor, *others: torch.Tensor | None) -> None:
         queries.append(q.shape[-2])
-        forward(call, q, *others)
+        forward_strided(call, q, *others)
 
-    monkeypatch.setattr(core, "forward_strided", counted)
+    monkeypatch.setattr(core, "forward", counted)
+    monkeypatch.setattr(core, "forward_strided", counted_strided)
     options = {"max_new_tokens": 4, "do_sample": False, "pad_token_id": PAD, "disable_compile": True}
     built.generate(**inputs, **options, cache_implementation=cache)
     layers = built.config.num_hidden_layers

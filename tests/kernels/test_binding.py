@@ -78,7 +78,8 @@ def forward(keep: bool) -> object:
     shape, absent = (2, 1, 3, 5, 16, 16), (None, None, 0) * 2
     pointers = q.data_ptr(), k.data_ptr(), v.data_ptr()
     strengths = 0.0, 1.0, 0.25, False, None, 1, None, 1
-    call = 4, 0, *strengths, *shape, *pointers, None, 0, *absent, 0.0, 0, False, 1
+    screen = None, None, None, 0
+    call = 4, 0, *strengths, *shape, *pointers, None, 0, *absent, 0.0, 0, False, 1, *screen
     return native.core.attention_forward(*call, out.data_ptr(), None, keep)
 
 
