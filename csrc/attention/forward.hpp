@@ -15,6 +15,7 @@
 
 #include "attention/blocks.hpp"
 #include "attention/masks.hpp"
+#include "attention/packed_keys.hpp"
 #include "attention/screen.hpp"
 #include "attention/weights.hpp"
 #include "mappings/mapping.hpp"
@@ -22,50 +23,6 @@
 #include "rows/csr_rows.hpp"
 
 namespace regmax::REGMAX_ISA {
-
-// The keys of every head that a shared mask keeps: packed in panels, or with few queries where they are.
-template <class T>
-class PackedKeys {
- public:
-  PackedKeys(const regmax_attention& call, bool is_screened)
-      : kept(call),
-        screened(call, is_screened && !has_few_queries(call)),
-        call_(call),
-        panels_(has_few_queries(call) ? 0 : kv_heads(call) * panel_numbers()) {}
-
-  explicit operator bool() const { return kept && panels_ && screened; }
-
-  void pack(int64_t head) {
-    kept.read_shared(head);
-    if (has_few_queries(call_)) return;
-    pack_panels(at(head), stride(), kept.index(head), kept.count(head), call_.e,
-                panels_.get() + head * panel_numbers());
-    screened.pack(head, at(head), stride(), kept.index(head), kept.count(head));
-  }
-
-  void pack_all() {
-    run_jobs(
-        kv_heads(call_), call_.threads, [](void* self, int64_t head) { static_cast<PackedKeys*>(self)->pack(head); },
-        this);
-    kept.read_rows();
-  }
-
-  const T* at(int64_t head) const { return typed<T>(call_.k) + head_rows(call_, part_k, head).begin; }
-  int64_t stride() const { return head_rows(call_, part_k, 0).stride; }
-
-  const T* panel(int64_t head, int64_t p) const {
-    return panels_.get() + head * panel_numbers() + p * panel_width<T> * call_.e;
-  }
-
-  KeptKeys kept;
-  ScreenedKeysOf<T> screened;
-
- private:
-  int64_t panel_numbers() const { return panels_of<T>(call_.keys) * panel_width<T> * call_.e; }
-
-  const regmax_attention& call_;
-  Memory<T> panels_;
-};
 
 template <class T>
 struct ForwardScratch {

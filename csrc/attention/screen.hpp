@@ -11,125 +11,24 @@
 // weights.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <type_traits>
 
-#include "attention/blocks.hpp"
+#include "attention/int8_product.hpp"
 #include "attention/masks.hpp"
-#include "attention/quantise.hpp"
+#include "attention/screened_keys.hpp"
 #include "rows/group.hpp"
-#include "runtime/int8.hpp"
-#include "runtime/tiers.hpp"
 
 namespace regmax::REGMAX_ISA {
 
-#if defined(__AVX512F__)
-template <class T>
-constexpr bool can_screen = sizeof(T) == sizeof(float);
-#else
-template <class T>
-constexpr bool can_screen = false;
-#endif
-
-// Whether a call's scores may be screened: many queries, or few with a copy of the keys.
-template <class T>
-inline bool may_screen(const regmax_attention& call) {
-  const bool may = can_screen<T> && call.keys >= least_screened_row && int8_screen() && forced_tier() == Tier::any;
-  if (has_few_queries(call)) return may && call.screen && call.e > 0 && call.e <= most_copied_e;
-  return may && call.queries >= least_screened_queries && call.e > 0 && call.e <= 1024;
-}
-
-// In place of ScreenedKeys and ScreenScratch where nothing is screened.
-struct NoKeys {
-  NoKeys(const regmax_attention&, bool) {}
-  explicit operator bool() const { return true; }
-  template <class T>
-  void pack(int64_t, const T*, int64_t, const int32_t*, int64_t) {}
-};
+// In place of ScreenScratch if nothing is screened.
 struct NoScratch {
   NoScratch(Cutter&, const regmax_attention&, bool) {}
 };
 
 #if defined(__AVX512F__)
-
-constexpr int64_t screen_panel = panel_width<float>;
-
-// The keys of every head in 8 bits: panels [panel][dimension / 4][key of the panel][4].
-class ScreenedKeys {
- public:
-  ScreenedKeys(const regmax_attention& call, bool wanted)
-      : call_(call),
-        panels_(wanted ? panels_of<float>(call.keys) : 0),
-        integers_(kv_heads(call) * panels_ * screen_panel * call.e),
-        offsets_(kv_heads(call) * panels_ * screen_panel),
-        scales_(kv_heads(call) * panels_ * screen_panel),
-        errors_(kv_heads(call) * panels_),
-        norms_(kv_heads(call) * panels_),
-        usable_(kv_heads(call)),
-        skipped_(kv_heads(call)) {}
-
-  explicit operator bool() const {
-    return integers_ && offsets_ && scales_ && errors_ && norms_ && usable_ && skipped_;
-  }
-
-  // Quantises the `count` keys x[index[j]] (x[j] if index is nullptr), which are `stride` apart.
-  void pack(int64_t head, const float* x, int64_t stride, const int32_t* index, int64_t count) {
-    usable_.get()[head] = panels_ > 0;
-    skipped_.get()[head].store(0, std::memory_order_relaxed);
-    int8_t row[1024];
-    for (int64_t p = 0; p < panels_of<float>(count) && usable(head); ++p) {
-      float error = 0, norm = 0;
-      for (int64_t i = 0; i < screen_panel; ++i) {
-        const int64_t j = p * screen_panel + i;
-        RowBounds bounds{};
-        if (j < count) {
-          if (!quantise(x + (index ? index[j] : j) * stride, call_.e, row, &bounds)) usable_.get()[head] = 0;
-        } else {
-          std::memset(row, 0, static_cast<std::size_t>(call_.e));
-        }
-        int8_t* const out = panel_at(head, p) + 4 * i;
-        for (int64_t e = 0; e < call_.e; e += 4) std::memcpy(out + e * screen_panel, row + e, 4);
-        offsets_.get()[place(head, p) + i] = -128 * bounds.sum;
-        scales_.get()[place(head, p) + i] = bounds.scale;
-        error = bounds.error > error ? bounds.error : error;
-        norm = bounds.norm > norm ? bounds.norm : norm;
-      }
-      errors_.get()[head * panels_ + p] = error;
-      norms_.get()[head * panels_ + p] = norm;
-    }
-  }
-
-  bool usable(int64_t head) const { return usable_.get()[head] != 0; }
-
-  // Flat rows: after a group of queries that had to take the float path, the next ones of the head take it at once.
-  // This decides the time only, never the result.
-  bool is_worth_it(int64_t head) const {
-    std::atomic<int32_t>& skipped = skipped_.get()[head];
-    return skipped.load(std::memory_order_relaxed) <= 0 || skipped.fetch_sub(1, std::memory_order_relaxed) <= 0;
-  }
-  void skip(int64_t head) const { skipped_.get()[head].store(skipped_groups, std::memory_order_relaxed); }
-
-  const int8_t* panel(int64_t head, int64_t p) const { return panel_at(head, p); }
-  const int32_t* offsets(int64_t head, int64_t p) const { return offsets_.get() + place(head, p); }
-  const float* scales(int64_t head, int64_t p) const { return scales_.get() + place(head, p); }
-  const float* errors(int64_t head) const { return errors_.get() + head * panels_; }
-  const float* norms(int64_t head) const { return norms_.get() + head * panels_; }
-
- private:
-  int64_t place(int64_t head, int64_t p) const { return (head * panels_ + p) * screen_panel; }
-  int8_t* panel_at(int64_t head, int64_t p) const { return integers_.get() + place(head, p) * call_.e; }
-
-  const regmax_attention& call_;
-  const int64_t panels_;
-  Memory<int8_t> integers_;
-  Memory<int32_t> offsets_;  // -128 times a key's sum: query bytes have 128 added
-  Memory<float> scales_, errors_, norms_;
-  Memory<uint8_t> usable_;
-  Memory<std::atomic<int32_t>> skipped_;
-};
 
 // Memory for a group of 16 queries.
 struct ScreenScratch {
@@ -148,118 +47,6 @@ struct ScreenScratch {
     more_places = cutter.take<int32_t>(most_rescored + lanes<float>);
   }
 };
-
-// A panel of approximate scores of 16 queries, in x, and their maxima over the panel's vectors, in tops.
-struct PanelOut {
-  float* x;
-  int64_t x_row;
-  float* tops;
-  int64_t tops_row;
-};
-
-// sums += the products of four unsigned bytes of a and four signed bytes of b, in every lane. As an instruction, since
-// the rest of this file is compiled for AVX-512 without VNNI; gcc 12 also spills the intrinsic's sums.
-REGMAX_INLINE __m512i add_bytes(__m512i a, __m512i b, __m512i sums) {
-  asm("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(a), "v"(b));
-  return sums;
-}
-
-__attribute__((noinline)) inline void multiply_integers(const uint8_t* q, const float* q_scales, int64_t e,
-                                                        const int8_t* panel, const int32_t* offsets,
-                                                        const float* scales, const PanelOut& out) {
-  constexpr int rows = 8, vectors = 3;
-  static_assert(screen_panel == vectors * lanes<float>, "a panel of keys is three vectors");
-  for (int64_t first = 0; first < lanes<float>; first += rows) {
-    __m512i sums[rows][vectors];
-    for (int r = 0; r < rows; ++r) {
-      for (int w = 0; w < vectors; ++w) sums[r][w] = _mm512_setzero_si512();
-    }
-    const uint8_t* const bytes = q + first * e;
-    for (int64_t i = 0; i < e; i += 4) {
-      __m512i keys[vectors];
-      for (int w = 0; w < vectors; ++w) keys[w] = _mm512_loadu_si512(panel + i * screen_panel + w * 64);
-      for (int r = 0; r < rows; ++r) {
-        int32_t four;
-        __builtin_memcpy(&four, bytes + r * e + i, 4);
-        const __m512i query = _mm512_set1_epi32(four);
-        for (int w = 0; w < vectors; ++w) sums[r][w] = add_bytes(query, keys[w], sums[r][w]);
-      }
-    }
-    __m512 scale[vectors];
-    __m512i offset[vectors];
-    for (int w = 0; w < vectors; ++w) {
-      scale[w] = _mm512_loadu_ps(scales + w * lanes<float>);
-      offset[w] = _mm512_loadu_si512(offsets + w * lanes<float>);
-    }
-    for (int r = 0; r < rows; ++r) {
-      const __m512 q_scale = _mm512_set1_ps(q_scales[first + r]);
-      __m512 x[vectors];
-      for (int w = 0; w < vectors; ++w) {
-        const __m512i sum = _mm512_add_epi32(sums[r][w], offset[w]);
-        x[w] = _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale[w]), q_scale);
-        _mm512_storeu_ps(out.x + (first + r) * out.x_row + w * lanes<float>, x[w]);
-      }
-      _mm512_storeu_ps(out.tops + (first + r) * out.tops_row, _mm512_max_ps(_mm512_max_ps(x[0], x[1]), x[2]));
-    }
-  }
-}
-
-// Approximate scores of one query and the keys at(0), at(1), ..., where keys are copied in 8 bits: x[j] for j < n,
-// whole vectors being written. Here the key's bytes are the unsigned ones; q has zeros after its e bytes. Sums are
-// below 2^24, so exact in float32.
-template <class At>
-inline void multiply_copied(const int8_t* q, float q_scale, int32_t q_sum, int64_t e, const At& at, const float* scales,
-                            const int32_t* index, int64_t n, float* x) {
-  const __m512i flips = _mm512_set1_epi8(-128);
-  const Vec<float> offset = splat(static_cast<float>(128 * q_sum));
-  for (int64_t j = 0; j < n; j += lanes<float>) {
-    Vec<float> sums[lanes<float>];
-    float own_scales[lanes<float>];
-    for (int i = 0; i < lanes<float>; ++i) {
-      const int64_t place = j + i < n ? j + i : n - 1, key = index ? index[place] : place;
-      const int8_t* const bytes = at(key);
-      __m512i sum = _mm512_setzero_si512();
-      for (int64_t b = 0; b < e; b += 64) {
-        const __mmask64 some = e - b < 64 ? (uint64_t{1} << (e - b)) - 1 : ~uint64_t{0};
-        sum = add_bytes(_mm512_xor_si512(_mm512_maskz_loadu_epi8(some, bytes + b), flips), _mm512_loadu_si512(q + b),
-                        sum);
-      }
-      sums[i] = _mm512_cvtepi32_ps(sum);
-      own_scales[i] = scales[key];
-    }
-    store<float>(x + j, (sum_rows<float>(sums) - offset) * load(own_scales) * splat(q_scale));
-  }
-}
-
-// The numbers `first` to first + 3 of 16 rows, one vector each.
-template <class At>
-REGMAX_INLINE void load_columns(const At& at, int64_t first, Vec<float> (&columns)[4]) {
-  for (int j = 0; j < 4; ++j) columns[j] = join_pieces<float>([&](int i) { return at(j + 4 * i) + first; });
-  transpose_pieces(columns);
-}
-
-// <a(i), b(i)> for 16 pairs of rows, each sum in the order of multiply_panel.
-template <class A, class B>
-inline Vec<float> multiply_pairs(const A& a, const B& b, int64_t e) {
-  Vec<float> sums{}, left[4], right[4];
-  for (int64_t i = 0; i < e; i += 4) {
-    load_columns(a, i, left);
-    load_columns(b, i, right);
-    for (int c = 0; c < 4; ++c) sums = times_plus(left[c], right[c], sums);
-  }
-  return sums;
-}
-
-// The same with one a for all.
-template <class B>
-inline Vec<float> multiply_rows(const float* a, const B& b, int64_t e) {
-  Vec<float> sums{}, right[4];
-  for (int64_t i = 0; i < e; i += 4) {
-    load_columns(b, i, right);
-    for (int c = 0; c < 4; ++c) sums = times_plus(splat(a[i + c]), right[c], sums);
-  }
-  return sums;
-}
 
 // One row of the group: positions 0, ..., length - 1.
 struct BoundedRow {
@@ -542,14 +329,10 @@ class ScreenedGroup final : public BoundedScores<float> {
 };
 
 template <class T>
-using ScreenedKeysOf = std::conditional_t<can_screen<T>, ScreenedKeys, NoKeys>;
-template <class T>
 using ScreenScratchOf = std::conditional_t<can_screen<T>, ScreenScratch, NoScratch>;
 
 #else
 
-template <class T>
-using ScreenedKeysOf = NoKeys;
 template <class T>
 using ScreenScratchOf = NoScratch;
 

@@ -68,7 +68,7 @@ constexpr double dense_share = 0.4;  // from this share of nonzero weights on, d
 constexpr int64_t attention_scores_bytes = 384 << 10;  // of one block of queries: most of a level-two cache
 // Packing the keys costs about as much as the scores of this many queries: with fewer, keys are read in place.
 constexpr int64_t few_queries = 8;
-// --- Screening in 8 bits (attention/screen.hpp), Zen 4 ---
+// --- Screening in 8 bits (attention/screen.hpp), measured on Zen 4 ---
 // The number of keys of a row that are scored again at most; rows with more take the float path.
 constexpr int64_t most_rescored = 128;
 // Rows of fewer scores are not screened: the float path is as fast, and its tiers depend on the length.
