@@ -17,6 +17,7 @@ from regmax.groups import groups
 from regmax.mappings import row_of
 from regmax.nn.mappings import _Mapping
 from regmax.nn.recording import record_attention
+from regmax.nn.schedule import LinearSchedule
 from regmax.resolver import resolve
 
 
@@ -38,7 +39,7 @@ class AnnealingReport(NamedTuple):
         return sum(dead for dead, _ in self.layers.values()) / rows if rows else 0.0
 
 
-class AnnealGamma:
+class AnnealGamma(LinearSchedule):
     """Sets gamma of every mapping module in a model, step by step, from `start` to `end`.
 
     gamma is `start` for the first `delay` steps, falls linearly over the next `steps`, and stays at `end`. It is in the
@@ -86,10 +87,7 @@ class AnnealGamma:
         for name, gamma in (("start", start), ("end", end)):
             if not gamma > 0:
                 raise ValueError(f"`AnnealGamma(..., {name}=...)` must be positive. Got {gamma}.")
-        if steps < 1 or delay < 0:
-            raise ValueError(
-                f"`AnnealGamma` needs steps >= 1 and delay >= 0. Got steps={steps}, delay={delay}."
-            )
+        super().__init__(start, end, steps=steps, delay=delay)
         self._mappings = [
             module
             for module in model.modules()
@@ -101,27 +99,13 @@ class AnnealGamma:
                 "a tensor is not annealed."
             )
         self._model = model
-        self._start, self._end, self._steps, self._delay = start, end, steps, delay
         self._constant_penalty = constant_penalty
-        self._done = 0
         self._set()
 
     @property
     def gamma(self) -> float:
         """The current gamma."""
-        share = min(max((self._done - self._delay) / self._steps, 0.0), 1.0)
-        # The end is reached exactly, not only up to rounding.
-        return self._end if share == 1 else self._start + share * (self._end - self._start)
-
-    @property
-    def finished(self) -> bool:
-        """Whether gamma has reached its end."""
-        return self._done >= self._delay + self._steps
-
-    def step(self) -> None:
-        """Advance the schedule by one training step."""
-        self._done += 1
-        self._set()
+        return self._value
 
     def report(self, *inputs: Any, **options: Any) -> AnnealingReport:
         """Run the model once, without gradients, and count the rows of attention that pass no gradient to their scores.
@@ -156,15 +140,6 @@ class AnnealGamma:
             for weights in calls:
                 _add(report, name, weights.to_dense(), attentions[name].mapping)
         return report
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state to save in a checkpoint."""
-        return {"done": self._done}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where `state_dict` was taken, and set gamma accordingly."""
-        self._done = int(state["done"])
-        self._set()
 
     def _set(self) -> None:
         gamma = self.gamma

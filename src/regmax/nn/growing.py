@@ -5,15 +5,14 @@ any lam worth having, and such rows never recover; a lam that grows from zero st
 once their scores say something.
 """
 
-from typing import Any
-
 import torch
 
 from regmax.nn.mappings import RegularizedArgmax, _Mapping
+from regmax.nn.schedule import LinearSchedule
 from regmax.regularizers import KernelRegularizer
 
 
-class GrowLam:
+class GrowLam(LinearSchedule):
     """Multiplies lam of every fusedmax and oscarmax in a model by a factor that grows, step by step, up to 1.
 
     The factor is `start` for the first `delay` steps, grows linearly over the next `steps`, and stays at 1: lam is then
@@ -41,8 +40,7 @@ class GrowLam:
     def __init__(self, model: torch.nn.Module, *, start: float = 0.0, steps: int, delay: int = 0) -> None:
         if not 0 <= start <= 1:
             raise ValueError(f"`GrowLam(..., start=...)` must be from 0 to 1. Got {start}.")
-        if steps < 1 or delay < 0:
-            raise ValueError(f"`GrowLam` needs steps >= 1 and delay >= 0. Got steps={steps}, delay={delay}.")
+        super().__init__(start, 1.0, steps=steps, delay=delay)
         self._mappings = [
             module for module in model.modules() if isinstance(module, _Mapping) and _has_lam(module)
         ]
@@ -50,33 +48,12 @@ class GrowLam:
             raise ValueError(
                 "`GrowLam(model)` found no mapping of `regmax.nn` with a lam: use fusedmax or oscarmax."
             )
-        self._start, self._steps, self._delay, self._done = start, steps, delay, 0
         self._set()
 
     @property
     def factor(self) -> float:
         """The current factor of lam."""
-        share = min(max((self._done - self._delay) / self._steps, 0.0), 1.0)
-        return 1.0 if share == 1 else self._start + share * (1.0 - self._start)
-
-    @property
-    def finished(self) -> bool:
-        """Whether lam has its own value."""
-        return self._done >= self._delay + self._steps
-
-    def step(self) -> None:
-        """Advance the schedule by one training step."""
-        self._done += 1
-        self._set()
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state to save in a checkpoint."""
-        return {"done": self._done}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where `state_dict` was taken, and set lam accordingly."""
-        self._done = int(state["done"])
-        self._set()
+        return self._value
 
     def _set(self) -> None:
         for mapping in self._mappings:
