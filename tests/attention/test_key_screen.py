@@ -9,6 +9,7 @@ from torch import Tensor
 
 import regmax
 from regmax.kernels import native
+from regmax.sparse_attention import screen as screen_module
 
 MAPPINGS = [
     "sparsemax",
@@ -21,8 +22,9 @@ MAPPINGS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _screen() -> Iterator[None]:
+@pytest.fixture
+def vnni() -> Iterator[None]:
+    """The screen, on a machine that has it."""
     native.use_int8_screen(True)
     if not (native.int8_screen() and native.instruction_set() == "avx512"):
         pytest.skip("This machine has no AVX-512 VNNI.")
@@ -52,6 +54,7 @@ def check(q: Tensor, k: Tensor, v: Tensor, screen: regmax.KeyScreen, **options: 
     return counts
 
 
+@pytest.mark.usefixtures("vnni")
 @pytest.mark.parametrize("mapping", MAPPINGS)
 @pytest.mark.parametrize(("shared", "queries", "e"), [(1, 1, 64), (4, 1, 128), (2, 5, 48), (8, 7, 16)])
 def test_decoding_has_the_same_bits(mapping: str, shared: int, queries: int, e: int) -> None:
@@ -61,6 +64,7 @@ def test_decoding_has_the_same_bits(mapping: str, shared: int, queries: int, e: 
     assert counts.fallbacks < counts.rows
 
 
+@pytest.mark.usefixtures("vnni")
 def test_masks_and_biases_have_the_same_bits() -> None:
     q, k, v = tensors(2, 4, 2, 3, 1000, 64)
     screen, random = regmax.KeyScreen(k), torch.Generator().manual_seed(1)
@@ -78,6 +82,7 @@ def test_masks_and_biases_have_the_same_bits() -> None:
         assert check(q, k, v, screen, mapping="fusedmax", **options).rows > 0
 
 
+@pytest.mark.usefixtures("vnni")
 def test_flat_and_extreme_scores_have_the_same_bits() -> None:
     q, k, v = tensors(1, 4, 1, 2, 800, 64)
     check(0.01 * q, k, v, regmax.KeyScreen(k), mapping="sparsemax")
@@ -87,6 +92,7 @@ def test_flat_and_extreme_scores_have_the_same_bits() -> None:
     check(q, k, v, regmax.KeyScreen(k), mapping="sparsemax")
 
 
+@pytest.mark.usefixtures("vnni")
 def test_the_copy_follows_its_keys() -> None:
     q, k, v = tensors(3, 4, 2, 1, 700, 32)
     screen = regmax.KeyScreen(k[..., :650, :])
@@ -107,17 +113,34 @@ def test_the_copy_follows_its_keys() -> None:
     assert screen.nbytes < k.numel() * 1.2
 
 
+@pytest.mark.usefixtures("vnni")
 def test_many_queries_ignore_the_copy() -> None:
     q, k, v = tensors(1, 2, 1, 40, 600, 32)
     check(q, k, v, regmax.KeyScreen(k), mapping="sparsemax")
 
 
+@pytest.mark.usefixtures("vnni")
 def test_sinks_and_half_precision_ignore_the_copy() -> None:
     q, k, v = tensors(1, 2, 1, 1, 600, 32)
     screen = regmax.KeyScreen(k)
     check(q, k, v, screen, mapping="sparsemax", sinks=torch.zeros(2), return_weights="sparse")
     q, k, v = (x.bfloat16() for x in (q, k, v))
     assert check(q, k, v, screen, mapping="sparsemax").rows == 0
+
+
+def test_other_machines_hold_no_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(screen_module, "_reads_copies", lambda: False)
+    q, k, v = tensors(2, 2, 1, 1, 600, 32)
+    screen = regmax.KeyScreen(k[..., :590, :])
+    screen.append(k[..., 590:, :])
+    assert not regmax.KeyScreen.supports(k)
+    assert (screen.shape, screen.nbytes, screen.parts()) == (k.shape, 0, None)
+    plain = regmax.attention(q, k, v, mapping="sparsemax")
+    assert torch.equal(regmax.attention(q, k, v, mapping="sparsemax", key_screen=screen), plain)
+    screen.crop(500)
+    screen.select(torch.tensor([1, 0, 0]))
+    screen.repeat(2)
+    assert screen.shape == (6, 2, 500, 32)
 
 
 def test_a_copy_of_another_shape_raises() -> None:

@@ -18,7 +18,8 @@ class KeyScreen:
 
     With few queries, as in decoding, attention bounds all scores from this copy, one byte per number, and reads only
     the keys that may have weight. The result has the same bits as without it. The copy must be one of exactly the keys
-    of the call: only its shape is checked.
+    of the call: only its shape is checked. Only a CPU with AVX-512 VNNI reads the copy; on other machines the object
+    holds none, and attention reads the keys themselves.
 
     Args:
         keys: `(..., keys, e)`, float32 on the CPU; e a multiple of 16, at most 512.
@@ -33,30 +34,23 @@ class KeyScreen:
     """
 
     def __init__(self, keys: Tensor) -> None:
-        if not KeyScreen.supports(keys):
+        if not _fits(keys):
             raise ValueError(
-                "`KeyScreen(keys)` needs float32 keys of a CPU with AVX-512, of a head dimension that is a multiple of "
-                f"16, at most {_LARGEST}. Got {keys.dtype} of shape {tuple(keys.shape)} on {keys.device}."
+                "`KeyScreen(keys)` needs float32 keys on the CPU, with a head dimension that is a multiple of 16, at "
+                f"most {_LARGEST}. Got {keys.dtype} of shape {tuple(keys.shape)} on {keys.device}."
             )
         *batch, _, e = keys.shape
         self._length = 0
         self._integers = torch.empty(*batch, 0, e, dtype=torch.int8)
         self._scales = torch.empty(*batch, 0)
         self._bounds = torch.zeros(*batch, 2)
+        self._is_copy = _reads_copies()
         self.append(keys)
 
     @staticmethod
     def supports(keys: Tensor) -> bool:
-        """Whether keys can be copied."""
-        return (
-            available()
-            and keys.is_cpu
-            and keys.dtype == torch.float32
-            and keys.ndim >= 2
-            and keys.shape[-1] % _NUMBERS == 0
-            and 0 < keys.shape[-1] <= _LARGEST
-            and core.instruction_set() == "avx512"
-        )
+        """Whether a copy of these keys would be read on this machine."""
+        return _fits(keys) and _reads_copies()
 
     @property
     def shape(self) -> torch.Size:
@@ -66,7 +60,9 @@ class KeyScreen:
 
     @property
     def nbytes(self) -> int:
-        """The memory of the keys that it has, without room for more."""
+        """The memory of the copy, without room for more."""
+        if not self._is_copy:
+            return 0
         scales = self._scales[..., : self._length]
         return self.shape.numel() + 4 * scales.numel() + 4 * self._bounds.numel()
 
@@ -82,17 +78,8 @@ class KeyScreen:
                 f"`KeyScreen.append(keys)` needs float32 keys of shape {expected}. "
                 f"Got {keys.dtype} of shape {tuple(keys.shape)}."
             )
-        keys = keys.detach().contiguous()
-        integers = torch.empty(keys.shape, dtype=torch.int8)
-        scales, errors, norms = (torch.empty(keys.shape[:-1]) for _ in range(3))
-        addresses = (x.data_ptr() for x in (integers, scales, errors, norms))
-        core.quantise(keys.data_ptr(), keys.shape[:-1].numel(), e, *addresses)
-        self._reserve(self._length + new)
-        self._integers[..., self._length : self._length + new, :] = integers
-        self._scales[..., self._length : self._length + new] = scales
-        if new:
-            largest = torch.stack((errors.amax(-1), norms.amax(-1)), -1)
-            self._bounds = torch.maximum(self._bounds, largest)
+        if self._is_copy:
+            self._copy(keys.detach().contiguous())
         self._length += new
 
     def crop(self, length: int) -> None:
@@ -111,9 +98,22 @@ class KeyScreen:
             x.repeat_interleave(repeats, 0) for x in (self._integers, self._scales, self._bounds)
         )
 
-    def parts(self) -> Screen:
-        """What the core reads."""
-        return Screen(self._integers, self._scales, self._bounds)
+    def parts(self) -> Screen | None:
+        """The arrays that the core reads; None without a copy."""
+        return Screen(self._integers, self._scales, self._bounds) if self._is_copy else None
+
+    def _copy(self, keys: Tensor) -> None:
+        *_, new, e = keys.shape
+        integers = torch.empty(keys.shape, dtype=torch.int8)
+        scales, errors, norms = (torch.empty(keys.shape[:-1]) for _ in range(3))
+        addresses = (x.data_ptr() for x in (integers, scales, errors, norms))
+        core.quantise(keys.data_ptr(), keys.shape[:-1].numel(), e, *addresses)
+        self._reserve(self._length + new)
+        self._integers[..., self._length : self._length + new, :] = integers
+        self._scales[..., self._length : self._length + new] = scales
+        if new:
+            largest = torch.stack((errors.amax(-1), norms.amax(-1)), -1)
+            self._bounds = torch.maximum(self._bounds, largest)
 
     def _reserve(self, length: int) -> None:
         """Room for keys; it doubles, so that appending one at a time takes linear time."""
@@ -128,3 +128,12 @@ class KeyScreen:
                 (self._scales, self._scales.shape[:-1], (), -1),
             )
         )
+
+
+def _fits(keys: Tensor) -> bool:
+    e = keys.shape[-1] if keys.ndim >= 2 else 0
+    return keys.is_cpu and keys.dtype == torch.float32 and 0 < e <= _LARGEST and e % _NUMBERS == 0
+
+
+def _reads_copies() -> bool:
+    return available() and core.instruction_set() == "avx512"
