@@ -59,6 +59,25 @@ inline void lane_pool_sorted(const Vec<T>* sorted, const LanePrefix<T>& prefix, 
   }
 }
 
+// The weights of the blocks that the pooled scores z form: the means of x_(k) + lam k less tau. z itself is a mean of
+// numbers that are larger than the weights, and has lost their last digits.
+template <class T>
+inline void lane_block_weights(const Vec<T>* sorted, const LanePrefix<T>& prefix, Vec<T> lam, const Vec<T>* z,
+                               Vec<T>* y) {
+  const Vec<T> one = splat(T(1)), middle = (prefix.length + one) * splat(T(0.5));
+  Vec<T> sum{}, size{}, mean{}, sizes[max_candidates];
+  for (int a = 0; a < prefix.longest; ++a) {  // prefix sums in each block ...
+    const Where<T> goes_on = a > 0 ? equal(z[a], z[a - 1]) : Where<T>{};
+    const Vec<T> term = (sorted[a] - prefix.tau) + lam * (splat(T(a + 1)) - middle);
+    sum = y[a] = add_where(goes_on, term, sum);
+    size = sizes[a] = add_where(goes_on, one, size);
+  }
+  for (int a = prefix.longest - 1; a >= 0; --a) {  // ... whose last one is copied backwards
+    const Vec<T> last = y[a] / sizes[a];
+    mean = y[a] = a + 1 < prefix.longest ? select(equal(z[a], z[a + 1]), mean, last) : last;
+  }
+}
+
 // The lanes in which rounding may have decided: blocks whose means nearly agree, a block in which a partial sum
 // nearly reaches its share of the mean, or a last block with nearly no weight.
 template <class T>

@@ -38,10 +38,26 @@ REGMAX_INLINE PowerTerms<T> power_terms(Vec<T> x, Vec<T> rate, Vec<T> exponent) 
   return {r, power, r * safe};
 }
 
-// The same for c / m in two parts. Scores that are equal have the same rounding errors, which add up: in rows with many
-// small weights they change the sum of the terms, and thereby the largest weight, by many units in the last place.
+// How closely w is known after the last step: m is known to 4e-7.
 template <class T>
-REGMAX_INLINE PowerTerms<T> careful_power_terms(Vec<T> x, Vec<T> rate, Vec<T> rate_rest, Vec<T> exponent) {
+constexpr T careful_rounding = 16 * rounding<T>;
+
+// Careful terms are scaled: none of them is rounded as a subnormal number, so that a weight is rounded once.
+constexpr int careful_scale_bits = 64;
+template <class T>
+constexpr T careful_scale = T(18446744073709551616.0);  // 2^64
+
+// Careful terms, and what decides whether a score has weight: w and log2 w, which is 0 outside the support.
+template <class T>
+struct CarefulTerms : PowerTerms<T> {
+  Vec<T> w, log_w;
+};
+
+// The same for c / m in two parts, times `careful_scale`. Scores that are equal have the same rounding errors, which
+// add up: in rows with many small weights they change the sum of the terms, and thereby the largest weight, by many
+// units in the last place.
+template <class T>
+REGMAX_INLINE CarefulTerms<T> careful_power_terms(Vec<T> x, Vec<T> rate, Vec<T> rate_rest, Vec<T> exponent) {
   const Vec<T> one = splat(T(1)), share = -x * rate;
   const Vec<T> rest = product_error<T>(-x, rate, share) - x * rate_rest;
   const Vec<T> w = (one - share) - rest;
@@ -50,10 +66,30 @@ REGMAX_INLINE PowerTerms<T> careful_power_terms(Vec<T> x, Vec<T> rate, Vec<T> ra
   // What rounding took from w: nothing that counts if w is small.
   const Vec<T> taken = select(inside & greater(w, splat(T(0.5))), ((one - w) - share) - rest, Vec<T>{});
   const Vec<T> logarithm = times_plus(taken, splat(T(log2_e)), log2_of<T>(safe));
-  const Vec<T> power = select(inside, exp2_of<T>(exponent * logarithm), Vec<T>{});
-  const Vec<T> r = power * safe;
-  return {r, power, r * safe};
+  // Below it the scaled power would be subnormal; such a weight is zero.
+  constexpr T lowest = -FloatBits<T>::bias + 1 - careful_scale_bits;
+  const Vec<T> scaled =
+      normal_exp2<T, FloatBits<T>::exp_terms, careful_scale_bits>(larger(exponent * logarithm, splat(lowest)));
+  const Vec<T> power = select(inside, scaled, Vec<T>{}), r = power * safe;
+  return {{r, power, r * safe}, w, logarithm};
 }
+
+// Whether rounding may decide which scores of a row have weight: a score is at the threshold, or its weight is half the
+// least number.
+template <class T>
+struct SupportDoubt {
+  Vec<T> exponent, vanishing;  // log2 r of such a weight
+  Vec<T> least_w = splat(T(1)), least_distance = splat(T(1));
+
+  REGMAX_INLINE void add(const CarefulTerms<T>& terms) {
+    const Vec<T> log_r = times_plus(exponent, terms.log_w, terms.log_w);
+    least_w = smaller(absolute<T>(terms.w), least_w);
+    least_distance = smaller(absolute<T>(log_r - vanishing), least_distance);
+  }
+  bool is_unsure(Vec<T> doubt) const {
+    return bits(greater(splat(careful_rounding<T>), least_w)) | bits(greater(doubt, least_distance));
+  }
+};
 
 // The same to about four digits, for Newton's first steps.
 template <class T>
@@ -92,6 +128,13 @@ struct PowerExponents {
 
   explicit PowerExponents(Vec<T> strength_less_one)
       : a(within<T>(strength_less_one, T(1e-3), T(1))), exponent(splat(T(1)) / a - splat(T(1))) {}
+
+  // How closely log2 r is known where the weight r / S is half the least number: w, about 2^(-150 a) there, is known up
+  // to `careful_rounding`. For larger a no w is so small, and any bound serves.
+  Vec<T> vanishing_doubt() const {
+    const Vec<T> inverse_w = normal_exp2<T>(smaller(a * -FloatBits<T>::least, splat(T(21))));
+    return times_plus(inverse_w / a, splat(T(log2_e) * careful_rounding<T>), splat(T(0.02)));
+  }
 
   // The relative change of S for a relative change of m: r changes by w^(1/a - 1) (1 - w) / a.
   Vec<T> sensitivity(const PowerSums<T>& sums) const { return (sums.c - sums.s) / (a * sums.s); }

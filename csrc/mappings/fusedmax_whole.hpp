@@ -34,14 +34,11 @@ class WholeSegments {
     flat &= ~strings_.run(sizes, lam_, margin_, counts_);
     pad_groups(sizes);
     uint32_t small = 0;
-    flat &= ~project(&small);
-    for (uint32_t rest = flat & small; rest; rest &= rest - 1) {
-      const int r = __builtin_ctz(rest);
-      if (x[r] == copies() + r * w_.copy_stride) {
-        flat &= ~(1u << r);  // the scores were overwritten by less accurate ones
-      } else {
-        project_in_double(x[r], r);
-      }
+    flat &= ~find_support(&small);
+    for (int r = 0; r < lanes<float>; ++r) {
+      // The scores were overwritten by rounded ones, which have too few digits for small weights.
+      if (small >> r & 1 && x[r] == copies() + r * w_.copy_stride) flat &= ~(1u << r);
+      if (flat >> r & 1) project(x[r], r);
     }
     return flat;
   }
@@ -84,8 +81,8 @@ class WholeSegments {
       store<float>(copy + i, load_left(x + i, length - i, x[0]) - first - splat(mean));
     }
     store<float>(copy + length, V{});
-    const float spread = max_lanes<float>(larger(high - first, first - low));
-    margin_[r] = 6 * rounding<float> * (spread + lam_[r]);
+    size_[r] = max_lanes<float>(larger(high - first, first - low)) + lam_[r];
+    margin_[r] = 6 * rounding<float> * size_[r];
     return true;
   }
 
@@ -112,10 +109,10 @@ class WholeSegments {
     }
   }
 
-  // From pooled scores to weights; returns the rows whose threshold did not settle. In `small` rows the weights are so
-  // much smaller than the pooled scores that these have too few digits; they keep their pooled scores.
-  uint32_t project(uint32_t* small) {
-    const V one = splat(1.0f), zero{};
+  // The threshold of the pooled scores; returns the rows in which it did not settle, or rounding may decide. `small`
+  // are the rows whose weights are much smaller than the scores.
+  uint32_t find_support(uint32_t* small) {
+    const V zero{};
     const Threshold<float> threshold = lane_michelot<float>(splat(nothing<float> / 2), 64, [&](V tau) {
       LaneSum<float> sum;
       V count{};
@@ -130,50 +127,54 @@ class WholeSegments {
     const V tau = threshold.tau;
     V nearest = splat(-nothing<float>), before = nearest;  // to the threshold, or of two neighbours
     V top = splat(nothing<float>);
-    LaneSum<float> sum;
-    each_group([&](const float* values, V size) {
+    each_group([&](const float* values, V) {
       const V z = load(values);
       nearest = smaller(smaller(absolute<float>(z - tau), absolute<float>(z - before)), nearest);
       top = larger(z, top);
       before = select(greater(splat(nothing<float> / 2), z), splat(-nothing<float>), z);
-      sum.add(larger(z - tau, zero) * size);
     });
-    const V factor = one / sum.total;
-    const Where<float> is_small = greater(absolute<float>(tau) * 2, top - tau);
-    each_group([&](float* values, V) {
-      const V z = load(values);
-      store<float>(values, select(is_small, z, larger(z - tau, zero) * factor));
-    });
-    *small = bits(is_small);
+    store<float>(tau_, tau);
+    *small = bits(greater(load(size_), (top - tau) * 8));
     return threshold.unsettled | doubtful<float>(nearest, load(margin_) * 2);
   }
 
-  // A row whose segments are known: their values again, from the scores themselves, and the threshold.
-  void project_in_double(const float* x, int r) {
-    double *const z = w_.x, *const sizes = w_.v;
+  // From pooled scores to weights. The support is known: its values are computed again, in double from the scores
+  // themselves, because the pooled scores are rounded to the last digits of lam and of the largest score, not to those
+  // of the weights.
+  void project(const float* x, int r) {
+    double* const z = w_.x;
     const int count = counts_[r];
     const double lam = static_cast<double>(lam_[r]), origin = static_cast<double>(x[0]);
+    double sum = -1, support = 0;
     int64_t begin = 0;
     for (int g = 0; g < count; ++g) {
       const auto end = static_cast<int64_t>(end_of(g, r));
-      double total = 0;
-      for (int64_t i = begin; i < end; ++i) total += static_cast<double>(x[i]) - origin;
-      const double before = g > 0 ? rise(g - 1, r) : 0, after = g + 1 < count ? rise(g, r) : 0;
-      sizes[g] = static_cast<double>(end - begin);
-      z[g] = (total + lam * (after - before)) / sizes[g];
+      z[g] = -HUGE_VAL;
+      if (value_of(g, r) > tau_[r]) {
+        const double before = g > 0 ? rise(g - 1, r) : 0, after = g + 1 < count ? rise(g, r) : 0;
+        const double size = static_cast<double>(end - begin);
+        const double total = sum_less(x + begin, end - begin, origin) + lam * (after - before);
+        z[g] = total / size;
+        sum += total;
+        support += size;
+      }
       begin = end;
     }
-    double tau = -HUGE_VAL, sum = 0;
-    for (double support = -1, size = 0; size != support;) {
-      support = size;
-      sum = -1;
-      size = 0;
-      for (int g = 0; g < count; ++g) {
-        if (z[g] > tau) sum += z[g] * sizes[g], size += sizes[g];
-      }
-      tau = sum / size;
-    }
+    const double tau = sum / support;
     for (int g = 0; g < count; ++g) value_of(g, r) = static_cast<float>(larger(z[g] - tau, 0));
+  }
+
+  static double sum_less(const float* x, int64_t m, double origin) {
+    Vec<double> sums[2] = {};
+    int64_t i = 0;
+    for (; i + lanes<float> <= m; i += lanes<float>) {
+      Vec<double> wide[2];
+      widen(load(x + i), wide);
+      for (int h = 0; h < 2; ++h) sums[h] += wide[h] - splat(origin);
+    }
+    double total = i > 0 ? sum_lanes(sums[0] + sums[1]) : 0;
+    for (; i < m; ++i) total += static_cast<double>(x[i]) - origin;
+    return total;
   }
 
   float end_of(int g, int r) const { return groups_.ends[int64_t{g} * lanes<float> + r]; }
@@ -184,7 +185,9 @@ class WholeSegments {
   Workspace& w_;
   LaneGroups groups_;
   LaneStrings strings_;
-  float lam_[lanes<float>], margin_[lanes<float>] = {};
+  float lam_[lanes<float>], size_[lanes<float>] = {},
+                            margin_[lanes<float>] = {};  // of scores less lam, and their rounding
+  float tau_[lanes<float>];
   int counts_[lanes<float>];
   int most_ = 1;
 };

@@ -46,17 +46,18 @@ struct Oscarmax : HasLam {
     uint32_t solve(LaneProblem<T>& p, Vec<T>* y) {
       const int count = p.count;
       const Vec<T> lam = p.theta, zero{};
-      Vec<T> sorted[max_candidates], w[max_candidates];
+      Vec<T> sorted[max_candidates], z[max_candidates], w[max_candidates];
       sort_lanes<T>(p.x, count, sorted);
       const LanePrefix<T> prefix = lane_best_prefix<T>(sorted, count, lam);
-      lane_pool_sorted<T>(sorted, prefix, lam, w);
+      lane_pool_sorted<T>(sorted, prefix, lam, z);
       const Vec<T> margin = lane_doubt<T>(lam * splat(T(2 * max_candidates)) - p.cuts);
-      uint32_t unsure = lane_doubtful_blocks<T>(sorted, prefix, lam, w, margin);
+      uint32_t unsure = lane_doubtful_blocks<T>(sorted, prefix, lam, z, margin);
       // Weights far smaller than the penalty's terms would have lost digits in them.
-      unsure |= bits(greater(lam * prefix.length, (w[0] - prefix.tau) * 4));
+      unsure |= bits(greater(lam * prefix.length, (z[0] - prefix.tau) * 4));
+      lane_block_weights<T>(sorted, prefix, lam, z, w);
       for (int a = 0; a < prefix.longest; ++a) {
         const Where<T> inside = greater(prefix.length, splat(T(a)));
-        w[a] = select(inside, larger(w[a] - prefix.tau, zero), zero);
+        w[a] = select(inside, larger(w[a], zero), zero);
         if (a > 0) w[a] = smaller(w[a], w[a - 1]);  // restores the order of neighbours after rounding
       }
       lane_settle<T>(w, prefix.longest);

@@ -28,9 +28,9 @@ class PowerRows {
     const Powers powers(load(rows.theta) - splat(T(1)) + load(rows.theta_rest));
     const Vec<T> start = guess(rows, wanted, powers);
     const uint32_t found = gather(rows, wanted);
-    Vec<T> m = start, sum;
+    Vec<T> m = start, sum = splat(T(1));
     const uint32_t left = (settle(powers, found, &m, &sum) | bits(greater(m, start)) | ~found) & wanted;
-    store<T>(sums_, sum);
+    store<T>(sums_, sum * splat(careful_scale<T>));
     for (uint32_t rest = wanted & ~left; rest; rest &= rest - 1) write(rows, __builtin_ctz(rest), out);
     return left;
   }
@@ -86,29 +86,37 @@ class PowerRows {
     return gathered;
   }
 
-  // Moves m to the roots and replaces the scores of the rows that settle by r; returns the rows that do not, and those
-  // in which rounding or the last step counts. The last step is kept apart from m, where it would be rounded.
+  // Moves m to the roots and replaces the scores of the rows that settle by r, scaled; returns the rows that do not,
+  // and those in which rounding or the last step counts, or decides which scores have weight. The last step is kept
+  // apart from m, where it would be rounded.
   uint32_t settle(const Powers& powers, uint32_t wanted, Vec<T>* m, Vec<T>* sum) {
     uint32_t moving = wanted, rough = wanted;  // settled rows take one more pass
     Vec<T> sums[3][lanes<T>] = {};
-    T rates[lanes<T>], rests[lanes<T>], exponents[lanes<T>];
+    T rates[lanes<T>], rests[lanes<T>], exponents[lanes<T>], vanishing[lanes<T>], doubts[lanes<T>];
     store<T>(exponents, powers.exponent);
+    store<T>(doubts, powers.vanishing_doubt());
     Vec<T> shift{};
-    uint32_t open = wanted;
+    uint32_t open = wanted, unsure = 0;
     for (int round = 0; round < most_rounds; ++round) {
       const Vec<T> rate = powers.c() / *m;
       store<T>(rates, rate);
       store<T>(rests, times_plus(rate, shift, quotient_rest<T>(powers.c(), *m, rate)));
+      store<T>(vanishing, log2_of<T>(*sum) + splat(FloatBits<T>::least));
       for (uint32_t rest = open; rest; rest &= rest - 1) {
         const int r = __builtin_ctz(rest);
         const Vec<T> row_rate = splat(rates[r]), rest_of_rate = splat(rests[r]), exponent = splat(exponents[r]);
         const auto careful = [&](Vec<T> x) { return careful_power_terms<T>(x, row_rate, rest_of_rate, exponent); };
         if (!(moving >> r & 1)) {
-          add_up<true>(r, sums, careful);
+          SupportDoubt<T> doubt{exponent, splat(vanishing[r])};
+          add_up(r, sums, 1 / careful_scale<T>, careful, [&](T* x, const CarefulTerms<T>& terms) {
+            store<T>(x, terms.r);
+            doubt.add(terms);
+          });
+          unsure |= static_cast<uint32_t>(doubt.is_unsure(splat(doubts[r]))) << r;
         } else if (rough >> r & 1) {
-          add_up<false>(r, sums, [&](Vec<T> x) { return rough_power_terms<T>(x, row_rate, exponent); });
+          add_up(r, sums, T(1), [&](Vec<T> x) { return rough_power_terms<T>(x, row_rate, exponent); });
         } else {
-          add_up<false>(r, sums, careful);
+          add_up(r, sums, 1 / careful_scale<T>, careful);
         }
       }
       const PowerSums<T> totals{sum_rows<T>(sums[0]), sum_rows<T>(sums[1]), sum_rows<T>(sums[2])};
@@ -119,7 +127,7 @@ class PowerRows {
         const Vec<T> sensitivity = powers.sensitivity(totals);
         const Vec<T> error = absolute<T>(accurate_step(powers, totals, *m, shift)) * larger(sensitivity, splat(T(1)));
         *m -= *m * shift;
-        return bits(greater(sensitivity, splat(T(8)))) | bits(greater(error, splat(T(4e-7))));
+        return unsure | bits(greater(sensitivity, splat(T(8)))) | bits(greater(error, splat(T(4e-7))));
       }
       // Each row's step depends on that row only.
       Vec<T> step = powers.step(totals, *m);
@@ -136,16 +144,23 @@ class PowerRows {
     return open;
   }
 
-  template <bool last, class Terms>
-  REGMAX_INLINE void add_up(int r, Vec<T> (&sums)[3][lanes<T>], const Terms& terms_of) {
+  struct Ignore {
+    template <class Terms>
+    void operator()(T*, const Terms&) const {}
+  };
+
+  // The sums of a row's terms, times `unit`; calls visit(x, terms) for every vector x.
+  template <class Terms, class Visit = Ignore>
+  REGMAX_INLINE void add_up(int r, Vec<T> (&sums)[3][lanes<T>], T unit, const Terms& terms_of,
+                            const Visit& visit = {}) {
     T* const x = scores(r);
     LaneSum<T> totals[3];
     for (int64_t begin = 0; begin < counts_[r]; begin += stretch) {
       const int64_t end = counts_[r] - begin < stretch ? counts_[r] : begin + stretch;
       Vec<T> s{}, c{}, rw{};
       for (int64_t i = begin; i < end; i += lanes<T>) {
-        const PowerTerms<T> terms = terms_of(load(x + i));
-        if (last) store<T>(x + i, terms.r);
+        const auto terms = terms_of(load(x + i));
+        visit(x + i, terms);
         s += terms.r;
         c += terms.power;
         rw += terms.rw;
@@ -154,7 +169,7 @@ class PowerRows {
       totals[1].add(c);
       totals[2].add(rw);
     }
-    for (int k = 0; k < 3; ++k) sums[k][r] = totals[k].total;
+    for (int k = 0; k < 3; ++k) sums[k][r] = totals[k].total * splat(unit);
   }
 
   template <class Out>

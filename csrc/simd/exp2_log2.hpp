@@ -52,11 +52,11 @@ constexpr T exp2_coefficient(int k) {
   return static_cast<T>(coefficient);
 }
 
-// 2^x for `low` <= x < bias.
-template <class T, int terms = FloatBits<T>::exp_terms>
+// 2^x for `low` <= x < bias; with `up`, 2^(x + up), which does not round x + up.
+template <class T, int terms = FloatBits<T>::exp_terms, int up = 0>
 REGMAX_INLINE Vec<T> normal_exp2(Vec<T> x) {
   using Bits = FloatBits<T>;
-  const Vec<T> shifted = x + splat(Bits::shifter), f = x - (shifted - splat(Bits::shifter));
+  const Vec<T> shifter = splat(Bits::shifter + up), shifted = x + shifter, f = x - (shifted - shifter);
   Vec<T> series = splat(exp2_coefficient<T>(terms));
   for (int k = terms - 1; k >= 0; --k) series = times_plus(series, f, splat(exp2_coefficient<T>(k)));
   return as_numbers<T>(add_modulo<T>(as_integers<T>(series), as_integers<T>(shifted) << Bits::mantissa));

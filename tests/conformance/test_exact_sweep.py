@@ -73,6 +73,61 @@ def test_a_weight_that_is_about_to_vanish(tier: str | None) -> None:
     np.testing.assert_allclose(y, expected, rtol=0, atol=2.4e-7)
 
 
+@pytest.mark.skipif(not native.available(), reason="the core was not built")
+@pytest.mark.parametrize("tier", exact_sweep.TIERS)
+@pytest.mark.parametrize(
+    ("kernel", "theta", "kind", "seed", "d"),
+    [
+        ("fusedmax", 0.05, "flat", 761151934, 1581),
+        ("oscarmax", 0.125, "filled with -1e18", 1329422304, 49),
+        ("sqpnormmax", 1.01, "normal", 1702152026, 74),
+    ],
+)
+def test_weights_have_their_own_last_digits(
+    tier: str | None, kernel: str, theta: float, kind: str, seed: int, d: int
+) -> None:
+    """They are differences of pooled scores, which are larger, and powers, which may be subnormal."""
+    case = exact_sweep.made(kernel, theta, kind, seed, np.ones(d, bool), np.dtype("float32"))
+    assert exact_sweep.judge(case, exact_sweep.by_core(case, tier)) == []
+
+
+@pytest.mark.skipif(not native.available(), reason="the core was not built")
+@pytest.mark.parametrize("tier", exact_sweep.TIERS)
+@pytest.mark.parametrize(("kernel", "theta"), [("sqpnormmax", 1.01), ("sqpnormmax", 1.1), ("entmax", 1.05)])
+def test_weights_about_the_least_number_are_rounded_once(tier: str | None, kernel: str, theta: float) -> None:
+    """Half the least number is 2^-150: the tail's weights are above and below it."""
+    a = theta - 1
+    gaps = (1 - 2.0 ** (-np.linspace(145, 153, 61) * a)) / (a if kernel == "entmax" else 1)
+    for several in (1, 3):  # tops: the sum of the powers, by which they are divided
+        x = np.r_[np.zeros(several), -gaps].astype(np.float32)
+        expected = reference.argmax(kernel, x[None].astype(np.float64), np.ones((1, x.size), bool), theta)
+        native.force_tier(tier)
+        try:
+            y = native.argmax(kernel, np.tile(x, (8, 1)), None, theta)
+        finally:
+            native.force_tier(None)
+        np.testing.assert_array_equal(y > 0, np.tile(expected.astype(np.float32) > 0, (8, 1)))
+
+
+@pytest.mark.skipif(not native.available(), reason="the core was not built")
+@pytest.mark.parametrize("tier", exact_sweep.TIERS)
+@pytest.mark.parametrize(("kernel", "theta"), [("sqpnormmax", 1.25), ("entmax", 1.25), ("entmax", 1.75)])
+@pytest.mark.parametrize("bits", range(18, 25))
+def test_a_score_just_above_the_threshold_has_weight(
+    tier: str | None, kernel: str, theta: float, bits: int
+) -> None:
+    """The top score takes nearly all: the threshold is one below it, or 1 / (alpha - 1)."""
+    gap = (1 - 2.0**-bits) / (theta - 1 if kernel == "entmax" else 1)
+    x = np.array([0, -gap, -2 * gap], np.float32)
+    expected = reference.argmax(kernel, x[None].astype(np.float64), np.ones((1, 3), bool), theta)
+    native.force_tier(tier)
+    try:
+        y = native.argmax(kernel, np.tile(x, (8, 1)), None, theta)
+    finally:
+        native.force_tier(None)
+    np.testing.assert_array_equal(y > 0, np.tile(expected > 0, (8, 1)))
+
+
 def test_faults_are_found() -> None:
     rng = np.random.default_rng(3)
     cases = [case for case in (exact_sweep.draw(rng, 60) for _ in range(200)) if case.kernel == "fusedmax"]
