@@ -12,6 +12,7 @@ from points import interior
 from table import DEFAULTS, Entry
 
 import regmax
+from regmax.kernels import tensors
 
 # Only tracing can go wrong; `aot_eager` traces forward and backward as inductor does, without its C++ compiler.
 BACKEND = "aot_eager"
@@ -71,6 +72,93 @@ def test_masks_and_strengths_compile(entry: Entry, torch_path: str) -> None:
     torch.testing.assert_close(
         torch.autograd.grad(y, (x, theta), v), torch.autograd.grad(expected, (x, theta), v)
     )
+
+
+def refuse_tensor_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a compiled call left the core")
+
+    for name in ("argmax", "jacobian_product", "theta_gradient", "omega_gradient"):
+        monkeypatch.setattr(tensors, name, forbidden)
+
+
+SPARSE = [entry for entry in DEFAULTS if entry.sparse]
+LEARNED = pytest.mark.parametrize("entry", SPARSE, ids=str)
+
+
+def strengths(entry: Entry, shape: tuple[int, ...], dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """The strengths of a mapping, gamma included, which learn."""
+    values = {"gamma": 1.5, **entry.parameters}
+    return {name: torch.full(shape, value, dtype=dtype, requires_grad=True) for name, value in values.items()}
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    """The same kernels; sums may run in another order, because a compiled call always has bits."""
+    tolerance = {torch.float64: 1e-12, torch.float32: 1e-5}.get(found.dtype, 1e-2)
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@LEARNED
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+def test_strengths_compile_to_the_core(
+    entry: Entry, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers, and tensors that learn: shared, per head and per row; with a mask and a score of -inf."""
+    refuse_tensor_operations(monkeypatch)
+    x = torch.randn(2, 3, 70, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x[0, 1, 5] = -torch.inf
+    x, v = x.to(dtype).requires_grad_(), direction(4, 2, 3, 70).to(dtype)
+    mask = torch.arange(70) < torch.tensor([70, 33, 7])[:, None]
+    work = torch.float32 if dtype.itemsize == 2 else dtype
+    options = [strengths(entry, shape, work) for shape in ((), (2, 1, 1), (2, 3, 1))]
+    learned = [own for each in options for own in each.values()]
+
+    def function(x: torch.Tensor, options: Any) -> torch.Tensor:
+        return torch.stack([entry(x, mask=mask, **each) for each in options] + [entry(x, gamma=2.0)])
+
+    y, expected = compiled(function)(x, options), function(x, options)
+    assert torch.equal(y, expected)
+    grads = (torch.autograd.grad(out, (x, *learned), v) for out in (y, expected))
+    for ours, theirs in zip(*grads, strict=True):
+        assert_same(ours, theirs)
+        assert ours.abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("entry", [SPARSE[1], SPARSE[-1]], ids=str)
+def test_one_program_with_learned_strengths_serves_all_shapes(entry: Entry) -> None:
+    function = torch.compile(entry, fullgraph=True, backend=BACKEND, dynamic=True)
+    for n, d in (
+        (3, 66),
+        (5, 90),
+        (4, 300),
+    ):  # up to 64 scores the bits of a row are one word: a second program
+        x = torch.randn(n, d, generator=torch.Generator().manual_seed(d)).requires_grad_()
+        options = strengths(entry, (n, 1), torch.float32)
+        expected = entry(x, **options)
+        with torch._dynamo.config.patch(error_on_recompile=d > 66):
+            y = function(x, **options)
+        assert torch.equal(y, expected)
+        grads = (
+            torch.autograd.grad(out, (x, *options.values()), direction(n, d).float()) for out in (y, expected)
+        )
+        for ours, theirs in zip(*grads, strict=True):
+            assert_same(ours, theirs)
+
+
+def test_a_strength_that_changes_does_not_recompile() -> None:
+    x = direction(3, 20)
+    function = compiled(lambda x, gamma: regmax.fusedmax(x, gamma=gamma))
+    for step in range(6):
+        gamma = 4.0 - step / 2
+        expected = regmax.fusedmax(x, gamma=gamma)
+        with torch._dynamo.config.patch(error_on_recompile=step > 1):
+            assert torch.equal(function(x, gamma), expected)
+
+
+def test_a_strength_out_of_range_raises_in_a_compiled_program() -> None:
+    function = compiled(lambda x, lam: regmax.fusedmax(x, lam=lam))
+    with pytest.raises(ValueError, match="strengths in range"):
+        function(direction(3, 20), torch.tensor(-0.1))
 
 
 TRANSFORMS: dict[str, Callable[[Any, torch.Tensor], Callable[[torch.Tensor], Any]]] = {
@@ -184,6 +272,24 @@ def test_opcheck(kernel: str, theta: float, masked: bool, per_row: bool) -> None
     torch.library.opcheck(torch.ops.regmax.jacobian_product, arguments)
     strided = torch.stack([x, x], dim=-1)[..., 0]
     torch.library.opcheck(torch.ops.regmax.argmax, (strided, mask, thetas, theta, kernel))
+
+
+@LEARNED
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("learned", [False, True])
+def test_opcheck_of_the_compiled_operators(entry: Entry, dtype: torch.dtype, learned: bool) -> None:
+    regmax.sparsemax(direction(3, 6))  # the operators are registered by the first call with a tensor
+    x, v = direction(3, 6).to(dtype).requires_grad_(), direction(3, 6).flip(0).to(dtype)
+    mask = torch.tensor([True, False, True, True, True, True])
+    theta = torch.full((3, 1), next(iter(entry.parameters.values()), 0.0), requires_grad=learned)
+    arguments = mask, theta, torch.tensor(1.5, requires_grad=learned), entry.mapping, learned
+    torch.library.opcheck(torch.ops.regmax.rows, (x, *arguments))
+    y, y32, bits = (own.detach() for own in torch.ops.regmax.rows(x, *arguments))
+    fixed = (own.detach() if isinstance(own, torch.Tensor) else own for own in arguments)
+    torch.library.opcheck(torch.ops.regmax.rows_backward, (v, y, y32, bits, *fixed))
+    assert (y32.numel() > 0) == (
+        dtype.itemsize == 2 and (learned or entry.mapping not in ("sparsemax", "fusedmax"))
+    )
 
 
 def test_opcheck_prox_owl() -> None:

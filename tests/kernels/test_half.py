@@ -59,6 +59,42 @@ def test_weights_and_gradients_are_those_of_float32(
 
 @HALF
 @MAPPINGS
+@pytest.mark.parametrize("shape", [(), (37, 1)], ids=["shared", "per row"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_gradients_of_strengths_are_those_of_float32(
+    dtype: torch.dtype, entry: Entry, shape: tuple[int, ...], masked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the bit, from the float32 weights; no float32 copy of the scores is made."""
+    generator = torch.Generator().manual_seed(3)
+    spread = (
+        1 + 100 * entry.parameters.get("lam", 0.0) * entry.row.clusters
+    )  # else all weights are one cluster
+    x, v = ((spread * torch.randn(37, 90, generator=generator)).to(dtype) for _ in range(2))
+    x[4, 7] = -torch.inf
+    mask = torch.rand(37, 90, generator=generator) < 0.7 if masked else None
+    results = []
+    for scores, weighting in ((x.float(), v.float()), (x, v)):
+        scores = scores.requires_grad_()
+        learned = {
+            name: torch.full(shape, value, requires_grad=True)
+            for name, value in {"gamma": 1.5, **entry.parameters}.items()
+        }
+        if scores.dtype == dtype:
+            monkeypatch.setattr(torch.Tensor, "float", None)
+        y = entry(scores, mask=mask, **learned)
+        results.append((y, *torch.autograd.grad(y, (scores, *learned.values()), weighting)))
+    expected, ours = results
+    assert ours[0].dtype == ours[1].dtype == dtype
+    assert torch.equal(ours[0], expected[0].to(dtype))
+    assert torch.equal(ours[1], expected[1].to(dtype))
+    for found, wanted in zip(ours[2:], expected[2:], strict=True):
+        assert found.dtype == torch.float32
+        assert torch.equal(found, wanted)
+        assert wanted.abs().max() > 1e-3
+
+
+@HALF
+@MAPPINGS
 def test_masks_and_special_rows(dtype: torch.dtype, entry: Entry) -> None:
     x = torch.randn(40, 70, generator=torch.Generator().manual_seed(0)).to(dtype)
     mask = torch.rand(40, 70, generator=torch.Generator().manual_seed(1)) < 0.6
@@ -105,12 +141,14 @@ def test_no_float32_copy_of_the_rows_is_made(dtype: torch.dtype, monkeypatch: py
 
 @HALF
 @pytest.mark.parametrize("name", ["fusedmax", "sqpnormmax"])
-def test_second_derivatives(dtype: torch.dtype, name: str) -> None:
+@pytest.mark.parametrize("learned", [False, True])
+def test_second_derivatives(dtype: torch.dtype, name: str, learned: bool) -> None:
     x = torch.tensor([[0.5, 0.25, -1.0, 0.375]]).to(dtype).requires_grad_()
     full = x.detach().float().requires_grad_()
+    gamma = torch.tensor(1.25, requires_grad=True) if learned else 1.25
     grads = []
     for scores in (x, full):
-        y = getattr(regmax, name)(scores)
+        y = getattr(regmax, name)(scores, gamma=gamma)
         (first,) = torch.autograd.grad((y * y).sum(), scores, create_graph=True)
         (second,) = torch.autograd.grad((first * first).sum(), scores)
         grads.append(second.float())

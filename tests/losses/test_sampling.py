@@ -188,22 +188,30 @@ def test_hard_rows_without_a_score_are_zero_and_rows_of_nan_are_nan(front: Front
     np.testing.assert_array_equal(found, [[0, 0], [np.nan, np.nan], [0, 1]])
 
 
+# Noise, and minus the derivative of its log density: d/dx E[f(x + sigma Z)] = E[f(x + sigma Z) slope(Z)] / sigma.
+NOISES = {
+    "gaussian": (lambda z, rng: z.normal_(generator=rng), lambda z: z),
+    "gumbel": (lambda z, rng: -z.exponential_(generator=rng).log(), lambda z: 1 - (-z).exp()),
+}
+
+
 @EACH
-def test_gradients_estimate_those_of_the_expectation(entry: Entry) -> None:
-    """d/dx E[Pi(x + sigma Z)] by the score function of Gaussian noise, which needs no derivative of Pi."""
+@pytest.mark.parametrize("noise", NOISES)
+def test_gradients_estimate_those_of_the_expectation(entry: Entry, noise: str) -> None:
+    """d/dx E[Pi(x + sigma Z)] by the score function of the noise, which needs no derivative of Pi."""
     x, sigma, n = torch.tensor([0.5, 0.1, -0.2, 0.3], dtype=torch.float64), 0.7, 200_000
     v = torch.tensor([1.0, -0.5, 0.3, 2.0], dtype=torch.float64)
     scores = x.clone().requires_grad_()
     rng = torch.Generator().manual_seed(0)
-    y = regmax.perturbed_argmax(
-        entry.omega, scores, noise="gaussian", sigma=sigma, num_samples=n, generator=rng
-    )
+    y = regmax.perturbed_argmax(entry.omega, scores, noise=noise, sigma=sigma, num_samples=n, generator=rng)
     (pathwise,) = torch.autograd.grad((y.mean(0) * v).sum(), scores)
-    z = torch.randn(n, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    draw_noise, slope = NOISES[noise]
+    z = draw_noise(torch.empty(n, 4, dtype=torch.float64), torch.Generator().manual_seed(1))
     value = (entry(x + sigma * z) * v).sum(-1, keepdim=True)
-    terms = (value - value.mean()) * z / sigma
+    terms = (value - value.mean()) * slope(z) / sigma
     error = terms.std(0) / n**0.5
     assert bool(((pathwise - terms.mean(0)).abs() < 5 * error).all())
+    assert bool((pathwise.abs() > 10 * error).any())
 
 
 def test_sigma_is_learned() -> None:

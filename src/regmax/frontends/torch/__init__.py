@@ -19,6 +19,7 @@ from regmax.frontends.checks import (
 from regmax.frontends.torch import (
     autograd,
     capped,
+    compiled,
     exported,
     half,
     linear_loss,
@@ -78,8 +79,14 @@ def argmax(omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any) -> Te
     if not isinstance(omega, KernelRegularizer):
         rows = prepare("regularized_argmax(...)", x, dim, gamma, mask)
         return rows.restore(_smooth(omega, rows))
-    rows = prepare(omega.call, x, dim, gamma, mask, omega.theta, omega.bounds)
+    halves = _reads_halves(omega, x)
+    rows = prepare(omega.call, x, dim, gamma, mask, omega.theta, omega.bounds, halves=halves)
     return rows.restore(_argmax_rows(omega, rows))
+
+
+def _reads_halves(omega: KernelRegularizer, x: Tensor) -> bool:
+    """Whether the core reads half-precision scores as they are, and writes such weights."""
+    return not omega.steps and autograd.has_kernel(x, omega.kernel) and (is_plain(x) or compiled.suits())
 
 
 def _plain(x: Tensor, keep: Tensor | None, theta: float, gamma: float, kernel: str) -> Tensor:
@@ -104,7 +111,7 @@ def _learned(x: Tensor, keep: Tensor | None, theta: Any, gamma: Any, kernel: str
         isinstance(part, Tensor) and part.requires_grad for part in (x, theta, gamma)
     ):
         return autograd.LearnedArgmax.apply(x, theta, gamma, (keep, kernel))
-    return ops.call_argmax_learned(x, keep, 0.0 if theta is None else theta, gamma, kernel, None)
+    return ops.call_argmax_learned(x, keep, 0.0 if theta is None else theta, gamma, kernel, None, None)
 
 
 def _smooth(omega: Regularizer, rows: Rows) -> Tensor:
@@ -134,7 +141,9 @@ def _apply(rows: Rows, kernel: str) -> Tensor:
     if core and _is_plain_call(rows):
         if isinstance(theta, Tensor) or isinstance(gamma, Tensor):
             return _learned(x.contiguous(), keep, theta, gamma, kernel)
-        return _plain(x.contiguous(), keep, float(theta or 0.0), float(gamma), kernel)
+        return _PLAIN[x.dtype](x.contiguous(), keep, float(theta or 0.0), float(gamma), kernel)
+    if core and compiled.suits():
+        return compiled.argmax(x, keep, theta, gamma, kernel)
     x = rows.divided(centred=not kernel.startswith("prox"))
     if is_exporting():
         return exported.argmax(x, keep, theta, kernel)

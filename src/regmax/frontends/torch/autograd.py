@@ -6,7 +6,7 @@ with y and p, and if it must be differentiated the product is computed by tensor
 
 Four entry points, from cheapest to most general: a direct call (nothing to differentiate), `PlainArgmax` (plain eager
 mode, strengths that are numbers), `LearnedArgmax` (plain eager mode, strengths that are tensors), and `Argmax`, which
-works under every transform, tracer and compiler.
+works under every transform and tracer. compiled.py has the operator for `torch.compile`.
 """
 
 from typing import Any
@@ -115,31 +115,38 @@ class LearnedArgmax(PlainFunction):  # type: ignore[misc]
         ctx: Any, x: Tensor, theta: Theta, gamma: Tensor | float, call: tuple[Tensor | None, str]
     ) -> Tensor:
         keep, kernel = call
-        bits = ops.new_learned_bits(x, kernel)
-        y = ops.call_argmax_learned(x, keep, 0.0 if theta is None else theta, gamma, kernel, bits)
+        bits, y32 = ops.new_learned_bits(x, kernel), ops.new_weights(x, kernel, learned=True)
+        y = ops.call_argmax_learned(x, keep, 0.0 if theta is None else theta, gamma, kernel, bits, y32)
         strengths = [part if isinstance(part, Tensor) else None for part in (theta, gamma)]
-        ctx.save_for_backward(y, bits, keep, *strengths)
+        ctx.save_for_backward(y, y32, bits, keep, *strengths)
         ctx.numbers, ctx.kernel = (theta, gamma), kernel
         return y
 
     @staticmethod
     def backward(ctx: Any, v: Tensor) -> Any:
-        y, bits, keep, *strengths = ctx.saved_tensors
+        y, y32, bits, keep, *strengths = ctx.saved_tensors
         theta, gamma = (
             number if tensor is None else tensor
             for number, tensor in zip(ctx.numbers, strengths, strict=True)
         )
         if is_grad_enabled() or is_legacy_batchedtensor(v) or not is_plain(v):
-            x_grad, *rows = _differentiable_grads(v, y, bits, keep, theta, gamma, ctx.kernel)
+            weights, direction = (y, v) if y32 is None else (full_weights(y, y32), v.float())
+            x_grad, *rows = _differentiable_grads(direction, weights, bits, keep, theta, gamma, ctx.kernel)
+            x_grad = x_grad.to(v.dtype)
         else:
             x_grad, *rows = ops.call_strength_grads(
-                v, y, bits, keep, 0.0 if theta is None else theta, gamma, ctx.kernel
+                v, y, bits, keep, 0.0 if theta is None else theta, gamma, ctx.kernel, y32
             )
         grads = [
             row.sum_to_size(strength.shape).to(strength.dtype) if needed else None
             for row, strength, needed in zip(rows, (theta, gamma), ctx.needs_input_grad[1:3], strict=True)
         ]
         return x_grad, *grads, None
+
+
+def full_weights(y: Tensor, y32: Tensor) -> Tensor:
+    """The float32 weights, with the graph of the half-precision ones."""
+    return y.float() + (y32 - y.detach().float())
 
 
 def _differentiable_grads(

@@ -6,14 +6,12 @@ save float32 weights.
 
 from typing import Any
 
-from torch import Tensor, float32, is_grad_enabled
+from torch import Tensor, is_grad_enabled
 from torch._C._functorch import is_legacy_batchedtensor
 
 from regmax.frontends.torch import ops
-from regmax.frontends.torch.autograd import PlainFunction, product
+from regmax.frontends.torch.autograd import PlainFunction, full_weights, product
 from regmax.frontends.torch.modes import is_plain
-
-_BITS_SUFFICE = frozenset({"sparsemax", "fusedmax"})
 
 
 class HalfArgmax(PlainFunction):  # type: ignore[misc]
@@ -23,7 +21,7 @@ class HalfArgmax(PlainFunction):  # type: ignore[misc]
     def forward(ctx: Any, x: Tensor, call: tuple[Tensor | None, float, float, str]) -> Tensor:
         keep, theta, gamma, kernel = call
         bits = ops.new_half_bits(x, kernel)
-        y32 = None if kernel in _BITS_SUFFICE else x.new_empty(x.shape, dtype=float32)
+        y32 = ops.new_weights(x, kernel, learned=False)
         y = ops.call_half_argmax(x, keep, theta, gamma, kernel, bits, y32)
         ctx.save_for_backward(y, y32, bits, keep)
         ctx.strengths = theta, gamma, kernel
@@ -35,8 +33,7 @@ class HalfArgmax(PlainFunction):  # type: ignore[misc]
         theta, gamma, kernel = ctx.strengths
         if not (is_grad_enabled() or is_legacy_batchedtensor(v)) and is_plain(v):
             return ops.call_half_product(v, y, bits, y32, keep, theta, gamma, kernel), None
-        # The value of y32, with the graph of y.
-        weights = y.float() if y32 is None else y.float() + (y32 - y.detach().float())
+        weights = y.float() if y32 is None else full_weights(y, y32)
         return (product(v.float(), weights, bits, keep, theta, kernel) / gamma).to(v.dtype), None
 
 

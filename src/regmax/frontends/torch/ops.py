@@ -23,8 +23,15 @@ _FEW = {"sqpnormmax": 129, "entmax": 129}
 _MANY = 1 << 16
 # The core's codes of the types whose code is not the item size.
 _HALF = {torch.float16: 2, torch.bfloat16: 3}
+HALF = tuple(_HALF)
+# The kernels whose Jacobian product needs no weights.
+_BITS_SUFFICE = frozenset({"sparsemax", "fusedmax"})
 
 Strength = Tensor | float
+
+
+def _code(x: Tensor) -> int:
+    return _HALF.get(x.dtype, x.itemsize)
 
 
 def _parts(kernel: str) -> int:
@@ -50,14 +57,27 @@ def new_bits(x: Tensor, kernel: str) -> Tensor | None:
 
 def new_learned_bits(x: Tensor, kernel: str) -> Tensor | None:
     """The same if strengths are learned: segments are separated by kept positions without weight."""
-    if kernel in native.CHAINED:
-        return x.new_empty((3, *x.shape[:-1], (x.shape[-1] + 63) // 64), dtype=torch.int64)
+    if kernel in native.CHAINED or x.dtype in _HALF:
+        return x.new_empty(full_bits_shape(x, kernel, learned=True), dtype=torch.int64)
     return new_bits(x, kernel)
+
+
+def full_bits_shape(x: Tensor, kernel: str, *, learned: bool) -> list[int]:
+    """The shape of `bits` with all parts that the backward pass may read."""
+    parts = 3 if learned and kernel in native.CHAINED else _parts(kernel)
+    return [parts, *x.shape[:-1], (x.shape[-1] + 63) // 64]
 
 
 def new_half_bits(x: Tensor, kernel: str) -> Tensor:
     """The same for half-precision rows, whose weights the backward pass does not read."""
-    return x.new_empty((_parts(kernel), *x.shape[:-1], (x.shape[-1] + 63) // 64), dtype=torch.int64)
+    return x.new_empty(full_bits_shape(x, kernel, learned=False), dtype=torch.int64)
+
+
+def new_weights(x: Tensor, kernel: str, *, learned: bool) -> Tensor | None:
+    """Memory for the float32 weights of half-precision rows; None if the backward pass does not read them."""
+    if x.dtype not in _HALF or (kernel in _BITS_SUFFICE and not learned):
+        return None
+    return x.new_empty(x.shape, dtype=torch.float32)
 
 
 def kept_mask(bits: Tensor, d: int) -> Tensor:
@@ -186,16 +206,24 @@ def call_jacobian_product(
 
 
 def call_argmax_learned(
-    x: Tensor, mask: Tensor | None, theta: Strength, gamma: Strength, kernel: str, bits: Tensor | None
+    x: Tensor,
+    mask: Tensor | None,
+    theta: Strength,
+    gamma: Strength,
+    kernel: str,
+    bits: Tensor | None,
+    y32: Tensor | None,
 ) -> Tensor:
-    """The same with strengths that may be tensors."""
+    """The same with strengths that may be tensors, also in half precision; fill `y32` as `call_half_argmax`."""
     y = empty_like(x)
     d = x.shape[-1]
     n = x.numel() // d if d else 0
     (thetas, one_theta), (gammas, one_gamma) = _split(theta), _split(gamma)
     optional, _owners = _more_arguments(x, bits, mask, thetas, gammas)
     shared = n, d, one_theta, one_gamma, get_num_threads()
-    native.core.argmax(x.itemsize, native.CODES[kernel], x.data_ptr(), y.data_ptr(), *shared, *optional)
+    full = [None, None, None if y32 is None else y32.data_ptr()]
+    pointers = x.data_ptr(), y.data_ptr()
+    native.core.argmax(_code(x), native.CODES[kernel], *pointers, *shared, *optional, *full)
     return y
 
 
@@ -207,21 +235,42 @@ def call_strength_grads(
     theta: Strength,
     gamma: Strength,
     kernel: str,
+    y32: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """J v / gamma, and the derivatives of <v, y> in each row's theta and gamma, shaped like y[..., :1], in float64."""
+    grads = y.new_zeros((2, *y.shape[:-1], 1), dtype=torch.float64)
+    out = call_product_learned(v, y, bits, mask, theta, gamma, kernel, y32, grads)
+    return out, *grads
+
+
+def call_product_learned(
+    v: Tensor,
+    y: Tensor,
+    bits: Tensor | None,
+    mask: Tensor | None,
+    theta: Strength,
+    gamma: Strength,
+    kernel: str,
+    y32: Tensor | None,
+    grads: Tensor | None,
+) -> Tensor:
+    """J v / gamma with strengths that may be tensors; fill `grads` with their derivatives if it is given.
+
+    In half precision `y32` has the weights, and of `y` only NaN is read.
+    """
     v = v.contiguous()
     out = empty_like(y)
-    grads = y.new_zeros((2, *y.shape[:-1], 1), dtype=torch.float64)
     d = y.shape[-1]
     n = y.numel() // d if d else 0
     (thetas, one_theta), (gammas, one_gamma) = _split(theta), _split(gamma)
     optional, _owners = _more_arguments(y, bits, mask, thetas, gammas)
-    code, threads, wanted = native.CODES[kernel], get_num_threads(), [own.data_ptr() for own in grads]
+    wanted = [None, None] if grads is None else [own.data_ptr() for own in grads]
+    full = None if y32 is None else y32.data_ptr()
     pointers = y.data_ptr(), v.data_ptr(), out.data_ptr()
-    native.core.jacobian_product(
-        y.itemsize, code, *pointers, n, d, one_theta, one_gamma, threads, *optional, *wanted
-    )
-    return out, *grads
+    shared = n, d, one_theta, one_gamma, get_num_threads()
+    code = native.CODES[kernel]
+    native.core.jacobian_product(_code(y), code, *pointers, *shared, *optional, *wanted, full)
+    return out
 
 
 def call_maximum(

@@ -8,9 +8,8 @@ from torch import Tensor
 from regmax.arrays import as_number, check_plain, is_array
 from regmax.frontends.checks import check_dim, check_mask, check_scores, parameter_shape
 from regmax.frontends.torch.modes import is_plain
+from regmax.frontends.torch.ops import HALF
 from regmax.regularizers.base import Bounds
-
-HALF = (torch.float16, torch.bfloat16)
 
 
 class Rows(NamedTuple):
@@ -47,9 +46,17 @@ class Rows(NamedTuple):
 
 
 def prepare(
-    call: str, x: Tensor, dim: int, gamma: Any, mask: Any, theta: Any = None, bounds: Bounds | None = None
+    call: str,
+    x: Tensor,
+    dim: int,
+    gamma: Any,
+    mask: Any,
+    theta: Any = None,
+    bounds: Bounds | None = None,
+    *,
+    halves: bool = False,
 ) -> Rows:
-    """Check the arguments and lay the scores out as rows."""
+    """Check the arguments and lay the scores out as rows, in float32 if they are in half precision, unless `halves`."""
     check_plain(call, x)
     check_scores(call, x)
     dim, dtype, shape = check_dim(call, dim, x.ndim), x.dtype, x.shape
@@ -60,7 +67,7 @@ def prepare(
         mask = mask.reshape((1,) * (len(shape) - mask.ndim) + mask.shape).movedim(dim, -1)
     x = x.movedim(dim, -1)
     if dtype in HALF:
-        x = x.float()
+        x = x if halves else x.float()
     elif dtype not in (torch.float32, torch.float64):
         raise TypeError(f"`{call}` computes in float32 and float64. Got {dtype}: convert first.")
     return Rows(x, mask, theta, gamma, dim, dtype)
