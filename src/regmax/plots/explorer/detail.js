@@ -1,5 +1,6 @@
 // The details of one target word: its support, its segments or clusters, and its weights, largest first.
 
+const LISTED_PARTS = 6; // segments or clusters in the summary
 const LISTED_WEIGHTS = 24; // words in the table; the others are counted, and shown on demand
 
 // "3 of 14 words have weight, in 2 segments", and the words of each.
@@ -9,12 +10,12 @@ function summary(content, row) {
   const found = groups(y, scores, clustered);
   const kept = scores.reduce((count, score) => count + !isDeleted(score), 0);
   const kind = clustered ? "cluster" : "segment";
-  const parts = found.map(({ weight, places }) => ({
+  const parts = found.slice(0, LISTED_PARTS).map(({ weight, places }) => ({
     words: phrase(content, places),
     sum: places.length > 1 ? `${places.length} × ${formatWeight(weight)}` : formatWeight(weight),
   }));
   const count = `${supportSize(y)} of ${kept} words, ${found.length} ${kind}${found.length === 1 ? "" : "s"}`;
-  return { count, parts, entropy: `entropy ${entropy(y).toFixed(2)}` };
+  return { count, parts, more: found.length - parts.length, entropy: `entropy ${entropy(y).toFixed(2)}` };
 }
 
 // The words of a group: adjacent words are separated by a space, subwords of one word by nothing, and
@@ -28,13 +29,11 @@ function phrase(content, places) {
 }
 
 function summaryNode(name, content, row) {
-  const { count, parts, entropy } = summary(content, row);
-  const shown = parts
-    .slice(0, 6)
-    .map(({ words, sum }) =>
-      node("li", {}, node("bdi", { className: "words", textContent: words }), ` ${sum}`),
-    );
-  if (parts.length > 6) shown.push(node("li", { textContent: `and ${parts.length - 6} more` }));
+  const { count, parts, more, entropy } = summary(content, row);
+  const shown = parts.map(({ words, sum }) =>
+    node("li", {}, node("bdi", { className: "words", textContent: words }), ` ${sum}`),
+  );
+  if (more > 0) shown.push(node("li", { textContent: `and ${more} more` }));
   return node(
     "div",
     { className: "summary" },
@@ -60,9 +59,8 @@ function numbersTable(panels, row, column, all, showAll) {
   );
   const order = source.map((_, j) => j);
   const byWeight = (a, b) => own[0].y[b] - own[0].y[a] || (own[1] ? own[1].y[b] - own[1].y[a] : 0) || a - b;
-  order.sort(byWeight);
-  const weighty = order.filter((j) => own.some(({ y }) => y[j] > 0));
-  const listed = all ? order : weighty.slice(0, LISTED_WEIGHTS);
+  const weighty = order.filter((j) => own.some(({ y }) => y[j] > 0)).sort(byWeight);
+  const listed = all ? order.sort(byWeight) : weighty.slice(0, LISTED_WEIGHTS);
   if (!all && column !== null && !listed.includes(column)) listed.push(column);
   const lines = listed.map((j) => numbersLine(source[j], j, own, shared, j === column));
   const rest = order.length - listed.length;

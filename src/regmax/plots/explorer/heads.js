@@ -82,6 +82,7 @@ function* painted(thumbs, example, setting, { palette, scaling }) {
       paintPixels(pixels.subarray(i * d, (i + 1) * d), y, scores[i], { rtl: example.rtl, palette, scale }),
     );
     const context = sized(canvas, size, clamp(Math.round((size * n) / d), [8, 2 * size]));
+    context.clearRect(0, 0, canvas.width, canvas.height);
     context.imageSmoothingEnabled = d > size || n > size;
     context.drawImage(bitmap(image), 0, 0, size, parseFloat(canvas.style.height));
     const { support, words, length, zeros } = weights.averages();

@@ -31,6 +31,7 @@ class Lines {
     const height = options.whole ? at.height : clamp(figure.clientHeight, [1, at.height]);
     const y = options.whole ? 0 : figure.scrollTop;
     const context = sized(this.canvas, parseFloat(body.style.width), height, options.whole ? 3 : 1);
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     context.translate(0, -y);
     context.textBaseline = "middle";
     this.window = [Math.floor((y - at.top) / at.pitch), Math.ceil((y + height - at.top) / at.pitch)];

@@ -9,6 +9,9 @@ const MEANINGS = {
   alpha: "1 is softmax, 2 is sparsemax",
 };
 
+const AT_ONCE = 20000; // cells: of more, the averages are taken when the slider rests
+const REST = 120; // milliseconds
+
 // `act` has the page's reactions: change(update), download(kind), open(view), scrolled().
 class Panel {
   constructor(index, act) {
@@ -22,7 +25,7 @@ class Panel {
     });
     this.window = node("div", { className: "window" }, this.figure);
     this.kinds = {
-      map: new Sheet(this.figure),
+      map: new Sheet(this.figure, this.prefix),
       lines: new Lines(this.figure),
       heads: new Heads(this.figure, this.prefix, act.open),
     };
@@ -157,6 +160,7 @@ class Panel {
     if (show === "heads") this.kinds.heads.draw(example, modelViews(example, setting), setting, full);
     else {
       stopTask(`${this.prefix} heads`);
+      stopTask(`${this.prefix} cells`);
       this.shown.draw(content, full);
     }
     this.saves[0].hidden = show !== "map";
@@ -202,7 +206,11 @@ class Panel {
     const steps = (function* () {
       for (let i = 0; i < copy.scores.length; ++i) yield copy.measure(i);
     })();
-    inSlices(name, steps, () => (this.averages.textContent = averagesText(copy)));
+    const show = () => (this.averages.textContent = averagesText(copy));
+    if (copy.scores.length * copy.scores[0].length > AT_ONCE) return inSlices(name, steps, show, REST);
+    stopTask(name);
+    while (!steps.next().done);
+    show();
   }
 
   // A shadow at every edge beyond which there is more, and its extent in words.

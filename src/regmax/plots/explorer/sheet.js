@@ -1,8 +1,10 @@
 // A heat map in a window that scrolls: the labels stay, and only the visible part of a large map is painted.
 
+const AT_FIRST = 8; // milliseconds for the rows that a change paints at once; the others follow in slices
+
 class Sheet {
-  constructor(figure) {
-    this.figure = figure;
+  constructor(figure, prefix) {
+    Object.assign(this, { figure, prefix });
   }
 
   // options: {width, zoom, least, palette, scale, prefix, whole}; `whole` paints everything at once, for print.
@@ -59,9 +61,34 @@ class Sheet {
   }
 
   paint() {
+    const { panel, at, options, cells } = this;
+    if (!this.painted) return cells.replaceChildren(...cellRows(panel, at, options));
+    const seen = this.seen();
+    const { rows } = visiblePart(at, panel, seen);
+    // Rows that are not mapped in time keep the picture of the last setting for a moment, unless another part was shown.
+    const part = JSON.stringify(seen);
+    if (part !== this.part) cells.width = 0;
+    this.part = part;
+    delete cells.dataset.whole;
+    const from = this.paintRows(seen, rows[0], rows[1], options.whole ? Infinity : AT_FIRST);
+    const rest = (function* (sheet) {
+      for (let i = from; i < rows[1]; ) yield (i = sheet.paintRows(seen, i, rows[1], SLICE));
+    })(this);
+    const done = () => (cells.dataset.whole = "yes");
+    if (from < rows[1]) return inSlices(`${this.prefix} cells`, rest, done);
+    stopTask(`${this.prefix} cells`);
+    done();
+  }
+
+  // Map and paint rows from one on, for a few milliseconds; returns the first one that is left.
+  paintRows(seen, from, end, time) {
     const { panel, at, options } = this;
-    if (!this.painted) this.cells.replaceChildren(...cellRows(panel, at, options));
-    else paintCells(this.cells, panel, at, { ...options, window: this.seen(), finer: options.whole ? 3 : 1 });
+    const until = performance.now() + time;
+    let to = from;
+    while (to < end && (to === from || performance.now() < until)) panel.weights.row(to++);
+    const finer = options.whole ? 3 : 1;
+    paintCells(this.cells, panel, at, { ...options, window: seen, finer, band: [from, to] });
+    return to;
   }
 
   scrolled() {
