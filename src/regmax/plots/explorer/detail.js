@@ -42,7 +42,8 @@ function summaryNode(name, content, row) {
   );
 }
 
-// The scores, only once if both panels map the same ones, and one column of weights per panel. Words without weight
+// The scores, only once if both panels map the same ones, and one column of weights per panel; recorded weights have
+// no scores. Words without weight
 // in any panel are counted in the last line; `all` lists every word.
 function numbersTable(panels, row, column, all, showAll) {
   const own = panels.map(({ name, content }) => {
@@ -51,7 +52,9 @@ function numbersTable(panels, row, column, all, showAll) {
   });
   const shared = own.every(({ scores }) => scores === own[0].scores);
   const { source } = panels[0].content;
-  const heads = own.flatMap(({ name }, k) => (k === 0 || !shared ? ["score", name] : [name]));
+  const first = own.findIndex(({ name }) => name !== RECORDED);
+  own.forEach((one, k) => (one.scored = k === first || (!shared && one.name !== RECORDED)));
+  const heads = own.flatMap(({ name, scored }) => (scored ? ["score", name] : [name]));
   const head = node(
     "tr",
     {},
@@ -62,7 +65,7 @@ function numbersTable(panels, row, column, all, showAll) {
   const weighty = order.filter((j) => own.some(({ y }) => y[j] > 0)).sort(byWeight);
   const listed = all ? order.sort(byWeight) : weighty.slice(0, LISTED_WEIGHTS);
   if (!all && column !== null && !listed.includes(column)) listed.push(column);
-  const lines = listed.map((j) => numbersLine(source[j], j, own, shared, j === column));
+  const lines = listed.map((j) => numbersLine(source[j], j, own, j === column));
   const rest = order.length - listed.length;
   if (rest > 0) {
     const zero = order.length - weighty.length;
@@ -75,14 +78,14 @@ function numbersTable(panels, row, column, all, showAll) {
 
 const rounded = (score) => score.toFixed(2).replace(/^-(0\.00)$/, "$1");
 
-function numbersLine(token, j, own, shared, marked) {
+function numbersLine(token, j, own, marked) {
   const line = node("tr", { className: marked ? "marked" : "" });
   line.append(node("th", { scope: "row" }, node("bdi", { textContent: visible(token) })));
-  own.forEach(({ scores, y }, k) => {
+  own.forEach(({ scores, y, scored }) => {
     const deleted = isDeleted(scores[j]);
-    if (k === 0 || !shared)
+    if (scored)
       line.append(node("td", { className: "score", textContent: deleted ? "masked" : rounded(scores[j]) }));
-    line.append(node("td", {}, deleted ? "" : weightBar(y[j])));
+    line.append(node("td", {}, deleted ? (scored ? "" : "masked") : weightBar(y[j])));
   });
   return line;
 }

@@ -65,10 +65,8 @@ function* painted(thumbs, example, setting, { palette, scaling }) {
   const separate = ownMappings(thumbs);
   for (const { view, size, canvas, caption, button } of thumbs) {
     const scores = scoresOf(view);
-    const weights = new Weights(
-      scores,
-      separate && view.mapping ? parseSetting(view.mapping, "softmax") : setting,
-    );
+    const own = separate && view.mapping ? parseSetting(view.mapping, "softmax") : setting;
+    const weights = new Weights(scores, settingOf(view, own));
     const rows = [];
     for (let i = 0; i < scores.length; ++i) {
       rows.push(weights.measure(i));

@@ -40,8 +40,8 @@ function update(change, index = null) {
   frame = requestAnimationFrame(draw);
 }
 
-// A new mapping starts with its defaults, a view with the mapping that it was trained with, and a model with its
-// view of the same number.
+// A new mapping starts with its defaults, a view with the mapping that it was trained with if that is another one, and
+// a model with its view of the same number.
 function changed(before, setting) {
   const example = examples[state.example];
   if (setting.mapping !== undefined)
@@ -54,7 +54,8 @@ function changed(before, setting) {
     return changed(before, { view: viewAt(example, first, rank) });
   }
   const view = setting.view === undefined ? null : example.views[setting.view];
-  return { ...before, ...(view?.mapping ? parseSetting(view.mapping, "softmax") : {}), ...setting };
+  const other = view?.mapping && view.mapping !== example.views[clampedView(example, before)].mapping;
+  return { ...before, ...(other ? parseSetting(view.mapping, "softmax") : {}), ...setting };
 }
 
 // The number of the view that has this rank in the panel's model, or its last one.

@@ -1,5 +1,6 @@
 // One panel: a mapping, its strengths, and the picture of the weights: heat map, lines, or all heads.
 
+const NAMES = Object.keys(MAPPINGS).filter((name) => name !== RECORDED);
 const SYMBOLS = { gamma: "γ", lam: "λ", p: "p", alpha: "α" };
 const WORDS = { gamma: "smoothness", lam: "fusing", p: "norm", alpha: "sparsity" };
 const MEANINGS = {
@@ -36,7 +37,6 @@ class Panel {
       act.scrolled();
     };
     this.mappings = this.choice("mapping", (value) => act.change({ mapping: value }));
-    this.mappings.fill(Object.keys(MAPPINGS));
     this.models = this.choice("model", (value) => act.change({ model: value }));
     this.views = this.choice("scores", (value) => act.change({ view: Number(value), row: 0 }));
     this.sliders = Object.fromEntries(Object.keys(SYMBOLS).map((name) => [name, this.slider(name)]));
@@ -170,6 +170,8 @@ class Panel {
   }
 
   drawControls(setting, example) {
+    const { recorded } = example.views[clampedView(example, setting)];
+    this.mappings.fill(recorded ? [RECORDED, ...NAMES] : NAMES);
     this.mappings.select.value = setting.mapping;
     const mine = modelViews(example, setting);
     const models = modelsOf(example);

@@ -32,7 +32,7 @@ function* collected(query, setting, examples, result) {
     for (const i of rowsOf(query, view.target)) {
       if (result.rows >= MOST_ROWS) return;
       const scores = scoresOf(view)[i];
-      addRow(result, mapRow(scores, setting), scores, example, i, self);
+      addRow(result, mapRow(scores, settingOf(view, setting)), scores, example, i, self);
       yield;
     }
   }
