@@ -215,3 +215,75 @@ def test_the_table_lists_weights_in_order_and_counts_the_zeros(tab: Tab, long_pa
     assert last[0].strip() == f"{(y == 0).sum()} more words, {(y == 0).sum()} with weight exactly 0"
     page.evaluate("document.getElementById('all-words').click()")
     assert len(page.evaluate(rows)) == 60
+
+
+HEBREW = "שלום לכולם היום אנחנו הולכים לראות את הים".split()
+UGLY = [
+    "<script>alert(1)</script>",
+    "x" * 300,
+    "\u202eevil",
+    "👩‍👩‍👧‍👦",
+    "我们",
+    "e\u0301",
+    "\n",
+    "",
+    "&amp;",
+]
+
+
+@pytest.fixture(scope="module")
+def ugly_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sentences of tokens that break pages, 9, 60 and 300 of them, in a file with such a name."""
+    examples = []
+    for tokens in (UGLY, HEBREW):
+        for n in (len(UGLY), 60, 300):
+            words = tuple((tokens * n)[:n])
+            examples.append(Example(words, (View("", words, scores(n)),), name=f"<b>{n}</b>"))
+    path = tmp_path_factory.mktemp("ugly") / "<b>&amp; #1.html"
+    return write_explorer(Examples(tuple(examples), title="<b>&</b>"), path)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("show", ["map", "lines"])
+def test_ugly_tokens_stay_text_inside_the_page(tab: Tab, ugly_page: Path, width: int, show: str) -> None:
+    for example in range(6):
+        page = tab(width=width, dark=show == "lines").open(ugly_page, f"#example={example}&show={show}")
+        page.settle()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (example, show)
+        assert page.evaluate("document.querySelectorAll('b, img').length") == 0
+        assert page.evaluate("document.querySelectorAll('script').length") == 2
+        assert page.evaluate("document.getElementById('name').textContent").startswith("<b>")
+
+
+def test_a_text_that_runs_from_right_to_left_begins_at_the_right(tab: Tab, ugly_page: Path) -> None:
+    page = tab().open(ugly_page, "#example=5")
+    page.settle()
+    left, width, client = figure(page, "[figure.scrollLeft, figure.scrollWidth, figure.clientWidth]")
+    assert left > 0
+    assert abs(left + client - width) <= 1
+    page.evaluate("document.getElementById('previous').click()")
+    page.settle()
+    assert figure(page, "figure.scrollTop") == 0
+
+
+def test_the_names_of_the_axes_are_whole(tab: Tab, tmp_path: Path) -> None:
+    one = Example(("a",), (View("", ("b",), np.zeros((1, 1))),))
+    page = tab().open(write_explorer(Examples((one,)), tmp_path / "page.html"))
+    page.settle()
+    tall = "((corner) => [corner.scrollHeight, corner.clientHeight])(document.querySelector('#left .corner'))"
+    needed, given = page.evaluate(tall)
+    assert needed <= given
+    top = page.evaluate(
+        "document.querySelector('#left .corner').getBoundingClientRect().top <="
+        " document.querySelector('#left .corner span').getBoundingClientRect().top"
+    )
+    assert top
+
+
+def test_row_labels_do_not_touch(tab: Tab, long_page: Path) -> None:
+    page = tab().open(long_page, "#example=1")
+    page.settle()
+    places = page.evaluate(
+        "[...document.querySelectorAll('#left .rows text')].map((one) => Number(one.getAttribute('y')))"
+    )
+    assert np.diff(sorted(places)).min() >= 11

@@ -48,12 +48,13 @@ function summaryNode(name, content, row) {
 function numbersTable(panels, row, column, all, showAll) {
   const own = panels.map(({ name, content }) => {
     const clamped = Math.min(row, content.target.length - 1);
-    return { name, scores: content.scores[clamped], y: content.weights.row(clamped) };
+    const recorded = content.setting.mapping === RECORDED;
+    return { name, recorded, scores: content.scores[clamped], y: content.weights.row(clamped) };
   });
   const shared = own.every(({ scores }) => scores === own[0].scores);
   const { source } = panels[0].content;
-  const first = own.findIndex(({ name }) => name !== RECORDED);
-  own.forEach((one, k) => (one.scored = k === first || (!shared && one.name !== RECORDED)));
+  const first = own.findIndex(({ recorded }) => !recorded);
+  own.forEach((one, k) => (one.scored = k === first || (!shared && !one.recorded)));
   const heads = own.flatMap(({ name, scored }) => (scored ? ["score", name] : [name]));
   const head = node(
     "tr",

@@ -48,11 +48,13 @@ class Panel {
     );
     this.averages = node("p", { className: "averages" });
     this.extent = node("p", { className: "extent" });
+    this.chips = node("span", { className: "chips", role: "group", "aria-label": "Heads that are drawn" });
     const choices = [
       this.mappings.root,
       this.models.root,
       this.views.root,
       node("span", { className: "saves" }, ...this.saves),
+      this.chips,
     ];
     this.root = node(
       "article",
@@ -149,6 +151,7 @@ class Panel {
     this.key = key;
     Object.assign(this, { content, show, width, scale });
     this.drawControls(setting, example);
+    this.drawChips(setting, example, palette);
     const said = { map: "Weights", lines: "Lines", heads: "All heads" }[show];
     this.figure.setAttribute("role", show === "heads" ? "group" : "grid");
     this.figure.setAttribute(
@@ -192,6 +195,23 @@ class Panel {
       range.setAttribute("aria-valuetext", `${name} ${setting[name]}`);
       number.value = setting[name];
     }
+  }
+
+  // The heads of the layer, to draw several as lines; their colours are those of the lines.
+  drawChips(setting, example, palette) {
+    const mine = layerViews(example, setting);
+    this.chips.hidden = this.show !== "lines" || mine.length < 2;
+    if (this.chips.hidden) return;
+    const own = clampedView(example, setting);
+    const chips = mine.map(({ view, number }, k) => {
+      const toggle = () => this.change(toggled(setting, own, number));
+      const chip = node("button", { type: "button", onclick: toggle, title: view.name }, chipName(view, k));
+      chip.setAttribute("aria-label", view.name);
+      chip.setAttribute("aria-pressed", number === own || setting.also.includes(number));
+      chip.style.setProperty("--head", headColour(palette, k));
+      return chip;
+    });
+    this.chips.replaceChildren("heads", ...chips);
   }
 
   // The averages over all rows; those of a long text follow when they are known.
@@ -250,9 +270,40 @@ function averagesText(weights) {
   const kind = weights.clustered ? "clusters" : "segments";
   const text = `on average ${support.toFixed(1)} of ${words.toFixed(words % 1 ? 1 : 0)} words, ${kind} of ${length.toFixed(2)}`;
   const fuses = mapping === "fusedmax" || mapping === "oscarmax";
-  return fuses && length < 1.15
+  return fuses && length < 1.15 && words > 1
     ? `${text}: raise λ to see ${weights.clustered ? "larger" : "longer"} ones`
     : text;
+}
+
+// The heads that are drawn as lines: the panel's own, then the others of its layer that were chosen.
+function headsOf(example, setting) {
+  const own = clampedView(example, setting);
+  return layerViews(example, setting)
+    .map(({ view, number }, k) => ({ view, number, k }))
+    .filter(({ view, number }) =>
+      number === own || (setting.also.includes(number) && sameWords(view, example.views[own])))
+    .map(({ view, number, k }) => ({ k, own: number === own, weights: weightsOf(view, setting) }));
+}
+
+const sameWords = (a, b) => a.target.length === b.target.length && a.target.every((t, i) => t === b.target[i]);
+const headColour = (palette, k) => palette.heads[k % palette.heads.length];
+const chipName = (view, k) => (view.layer ? String(k + 1) : shortened(view.name, 12));
+
+// A click adds a head or takes it away; without the panel's own, the next one becomes it.
+function toggled(setting, own, number) {
+  if (number !== own)
+    return {
+      also: setting.also.includes(number)
+        ? setting.also.filter((one) => one !== number)
+        : [...setting.also, number],
+    };
+  const [next, ...also] = setting.also;
+  return next === undefined ? {} : { view: next, also };
+}
+
+function layerViews(example, setting) {
+  const { layer } = example.views[clampedView(example, setting)];
+  return modelViews(example, setting).filter(({ view }) => view.layer === layer);
 }
 
 // The models of an example in order, and the views of the panel's model with their numbers.

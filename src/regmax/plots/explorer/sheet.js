@@ -17,14 +17,16 @@ class Sheet {
       !this.body.isConnected ||
       same.some((value, k) => value !== this.same[k])
     ) {
+      const other = this.same?.[0] !== panel.source;
       Object.assign(this, { panel, options, same, at: layout(panel, options) });
-      this.build();
+      this.build(other);
     }
     Object.assign(this, { panel, options });
     this.paint();
   }
 
-  build() {
+  // Another sentence is shown from its beginning, which is at the right if it runs from right to left.
+  build(other) {
     const { panel, at } = this;
     const { palette } = this.options;
     const [rest, below] = [at.width - at.left, at.height - at.top];
@@ -41,9 +43,9 @@ class Sheet {
     const sheet = node("div", { className: "sheet" }, corner(), this.columns, this.rows, this.body);
     sheet.style.gridTemplateColumns = `${at.left}px ${rest}px`;
     sheet.style.gridTemplateRows = `${at.top}px ${below}px`;
-    const [x, y] = [this.figure.scrollLeft, this.figure.scrollTop];
+    const [x, y] = other ? [panel.rtl ? at.width : 0, 0] : [this.figure.scrollLeft, this.figure.scrollTop];
     this.figure.replaceChildren(sheet);
-    if (x > 0 || y > 0) this.figure.scrollTo(x, y);
+    this.figure.scrollTo(x, y);
     this.cells.style.left = `${at.left}px`;
     this.cells.style.top = `${at.top}px`;
   }

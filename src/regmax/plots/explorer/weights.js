@@ -72,7 +72,7 @@ function rowCounts(y, scores, clustered) {
 
 // The weights of the last settings of a view: both panels may show it.
 function weightsOf(view, setting) {
-  const key = formatSetting({ ...setting, view: 0 });
+  const key = formatSetting({ ...setting, view: 0, also: [] });
   view.mapped ??= new Map();
   if (!view.mapped.has(key)) {
     if (view.mapped.size > 1) view.mapped.delete(view.mapped.keys().next().value);
