@@ -217,7 +217,7 @@ def test_the_table_lists_weights_in_order_and_counts_the_zeros(tab: Tab, long_pa
     assert len(page.evaluate(rows)) == 60
 
 
-HEBREW = "שלום לכולם היום אנחנו הולכים לראות את הים".split()
+HEBREW = ["שלום", "לכולם", "היום", "אנחנו", "הולכים", "לראות", "את", "הים"]
 UGLY = [
     "<script>alert(1)</script>",
     "x" * 300,
