@@ -110,6 +110,33 @@ def test_lines_join_the_words_with_weight(tab: Tab, model_page: Path, width: int
     assert page.evaluate("document.querySelectorAll('b, script').length") == 2
 
 
+@pytest.mark.parametrize("width", [360, 1280, 1900])
+def test_several_heads_of_a_layer_are_drawn_as_lines(tab: Tab, model_page: Path, width: int) -> None:
+    page = tab(width=width).open(model_page, "#show=lines&left=sparsemax,view=1&compare=no")
+    page.settle()
+    count = {head: np.count_nonzero(regmax.sparsemax(SCORES["before", 0, head])) for head in range(HEADS)}
+    lines = "Number(document.getElementById('left-figure').dataset.lines)"
+    pressed = "[...document.querySelectorAll('#left .chips button')].map((one) => one.ariaPressed)"
+    assert page.evaluate(lines) == count[1]
+    for click, heads in ((2, {1, 2}), (0, {0, 1, 2}), (1, {0, 2}), (2, {0}), (0, {0})):
+        page.evaluate(f"document.querySelectorAll('#left .chips button')[{click}].click()")
+        page.settle()
+        assert page.evaluate(lines) == sum(count[head] for head in heads)
+        assert page.evaluate(pressed) == [str(head in heads).lower() for head in range(HEADS)]
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_address_keeps_the_heads_that_are_drawn(tab: Tab, model_page: Path) -> None:
+    page = tab().open(model_page, "#show=lines&left=sparsemax,view=1,also=0.2.99.x&compare=no")
+    page.settle()
+    assert page.evaluate("document.querySelectorAll('#left .chips [aria-pressed=true]').length") == 3
+    assert page.wait(lambda: "view=1,also=0.2" in page.evaluate("location.hash"))
+    assert page.evaluate("document.querySelectorAll('#left .chips')[0].hidden") is False
+    page.evaluate("document.getElementById('show-map').click()")
+    page.settle()
+    assert page.evaluate("document.querySelectorAll('#left .chips')[0].hidden")
+
+
 def test_all_heads_are_not_offered_for_one_matrix(tab: Tab, page_file: Path) -> None:
     page = tab().open(page_file)
     assert page.evaluate("document.getElementById('show-heads').hidden")
@@ -163,6 +190,10 @@ def test_a_search_says_what_a_word_attends_to_in_all_examples(
         f"#left=sparsemax&right=softmax&search={query.replace('#', '%23')}",
     )
     page.wait(lambda: page.evaluate("document.getElementById('results').dataset.query") == query)
+    title = {"#2": "word number 2", "#-1": "word number 1 from the end"}.get(query, f"the word “{query}”")
+    assert page.evaluate("document.getElementById('results-title').textContent") == (
+        f"What {title} attends to, in all examples"
+    )
     if query.startswith("#"):
         place = {"#2": 1, "#-1": 3}[query]
         asked = [{**one, "target": ["dog" if k == place else "" for k in range(4)]} for one in corpus]

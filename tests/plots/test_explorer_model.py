@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,10 @@ def test_two_models_are_compared_head_by_head(tmp_path: Path) -> None:
         compare_examples({"one": found["one"], "two": model_examples(folders["two"], ["the ship"])})
     with pytest.raises(ValueError, match=r"needs two or more models. Got 1"):
         compare_examples({"one": found["one"]})
+    noted = {
+        name: replace(each, examples=(replace(each.examples[0], note=name),)) for name, each in found.items()
+    }
+    assert compare_examples({"one": found["one"], "two": noted["two"]}).examples[0].note == "two"
     out = tmp_path / "page.html"
     arguments = [argument for folder in folders.values() for argument in ("--model", str(folder))]
     assert main(["explore", *arguments, "--text", TEXT, "--out", str(out)]) == 0

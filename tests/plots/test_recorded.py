@@ -106,9 +106,32 @@ def test_a_zero_of_recorded_weights_has_no_sign(tab: Callable[..., Page], tmp_pa
     path = plots.write_explorer(
         plots.record_examples(made_record(y), list("abc"), list("xy")), tmp_path / "page.html"
     )
-    page = tab().open(path)
+    page = tab().open(path, "#left=sparsemax")
     page.evaluate("document.getElementById('all-words')?.click()")
     scores = page.evaluate(
         "[...document.querySelectorAll('#numbers td.score')].map((cell) => cell.textContent)"
     )
     assert scores == ["0.75", "0.25", "0.00"]
+
+
+SHOWN = """[...document.querySelectorAll('#left g[role=row]')].map((row) =>
+  [...row.querySelectorAll('.cell')].map((cell) => Number(cell.dataset.weight)))"""
+
+
+def test_recorded_weights_have_a_name_and_no_strengths(tab: Callable[..., Page], tmp_path: Path) -> None:
+    dense, sparse = np.full((2, 3), 1 / 3), np.array([[0.75, 0.25, 0.0], [0.0, 0.5, 0.5]])
+    examples = plots.record_examples(made_record(np.stack([dense, sparse])), list("abc"), list("xy"))
+    page = tab().open(plots.write_explorer(examples, tmp_path / "page.html"))
+    mapping = "document.getElementById('left-mapping')"
+    assert page.evaluate(f"[...{mapping}.options].map((one) => one.value)")[:2] == ["recorded", "softmax"]
+    for view, y in enumerate((dense, sparse)):
+        page.evaluate(
+            f"((select) => {{ select.value = {view}; select.dispatchEvent(new Event('change')); }})"
+            "(document.getElementById('left-scores'))"
+        )
+        page.settle()
+        assert page.evaluate(f"{mapping}.value") == "recorded"
+        np.testing.assert_allclose(page.evaluate(SHOWN), y, atol=1e-6)
+    assert page.evaluate("document.querySelectorAll('#left .slider:not([hidden])').length") == 0
+    heads = "[...document.querySelectorAll('#numbers thead th')].map((one) => one.textContent)"
+    assert page.evaluate(heads) == ["attends to", "recorded"]

@@ -42,4 +42,5 @@ def compare_examples(models: Mapping[str, Examples]) -> Examples:
 
 def _joined(models: Mapping[str, Example]) -> Example:
     views = tuple(replace(view, model=name) for name, example in models.items() for view in example.views)
-    return replace(next(iter(models.values())), views=views)
+    note = next((example.note for example in models.values() if example.note), "")
+    return replace(next(iter(models.values())), views=views, note=note)

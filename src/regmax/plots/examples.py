@@ -36,6 +36,7 @@ class View:
     mapping: Setting | None = None  # the mapping that the model was trained with
     layer: str = ""  # of a head: heads of one layer are a row of the explorer's "All heads"
     model: str = ""  # of several models, which the explorer compares
+    recorded: bool = False  # what `mapping` makes of the scores are weights that a model computed
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,10 @@ from regmax.plots.settings import Setting
 from regmax.plots.text import readable
 
 LONGEST = 128  # tokens that an encoder-decoder generates at most
-RECORDED = "These are the weights that the model computed: sparsemax with γ = 1 leaves them as they are."
+RECORDED = (
+    "“recorded” shows the weights that the model computed. The other mappings map their logarithms, or the weights "
+    "themselves if some are zero."
+)
 
 
 def model_examples(folder: Path | str, texts: Sequence[str]) -> Examples:

@@ -24,8 +24,8 @@ def record_examples(
 ) -> Examples:
     """The weights of a record as examples for `write_explorer`: a view for every layer and head.
 
-    The page shows the recorded weights themselves at first: weights without zeros as softmax of their logarithms,
-    others as sparsemax, which maps weights to themselves.
+    The page calls these weights *recorded*. The scores that its mappings map are the logarithms of the weights if no
+    weight of a head is zero, as after softmax, else the weights themselves.
 
     Args:
         record: what `regmax.record_attention` recorded.
@@ -77,7 +77,7 @@ def _views(
         for number, head in enumerate(heads, start=1):
             scores, mapping = _scores(head, causal=causal)
             label = f"{name}, head {number}" if len(heads) > 1 else name
-            yield View(label, target, scores, mapping, layer=name)
+            yield View(label, target, scores, mapping, layer=name, recorded=True)
 
 
 def _heads(y: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -42,6 +42,7 @@ SCRIPTS = (
     "page.js",
     "events.js",
 )
+_RECORDED = "recorded"  # the page's name of weights that a model computed
 _PACKED = 400  # scores: with more, a view's are written in binary
 
 
@@ -124,7 +125,9 @@ def _start(setting: Setting, first: Example, side: int) -> str:
     model = models[min(side, len(models) - 1)]
     own = [k for k, view in enumerate(first.views) if view.model == model]
     trained = [k for k in own if first.views[k].mapping == setting]
-    return f"{setting},view={[*trained, *own][0]}"
+    number = [*trained, *own][0]
+    chosen = _RECORDED if trained and first.views[number].recorded else str(setting)
+    return f"{chosen},view={number}"
 
 
 def _check_known(setting: Setting) -> None:
@@ -156,8 +159,10 @@ def _view(view: View) -> dict[str, Any]:
     if view.mapping is not None:
         _check_known(view.mapping)
     mapping = None if view.mapping is None else str(view.mapping)
-    labels = {"name": view.name, "layer": view.layer, "model": view.model}
-    return {**labels, "target": view.target, "scores": _scores(view), "mapping": mapping}
+    content = {"name": view.name, "layer": view.layer, "model": view.model, "target": view.target}
+    if view.recorded:
+        return {**content, "scores": _scores(view), "mapping": _RECORDED, "recorded": mapping}
+    return {**content, "scores": _scores(view), "mapping": mapping}
 
 
 def _scores(view: View) -> Any:

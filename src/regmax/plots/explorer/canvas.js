@@ -31,18 +31,19 @@ function sized(canvas, width, height, finer = 1) {
   }
   const context = canvas.getContext("2d");
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.clearRect(0, 0, width, height);
   return context;
 }
 
-// Paint the part of the body in the window {x, y, width, height}.
-function paintCells(canvas, panel, at, { palette, scale, window: seen, finer }) {
+// Paint a band of the body in the window {x, y, width, height}: rows [from, to), by default all that it shows.
+function paintCells(canvas, panel, at, { palette, scale, window: seen, finer, band }) {
   const context = sized(canvas, seen.width, seen.height, finer);
   const { rows, columns } = visiblePart(at, panel, seen);
   const count = (rows[1] - rows[0]) * (columns[1] - columns[0]);
+  const [from, to] = band ?? rows;
   context.translate(-seen.x - at.left, -seen.y - at.top);
-  if (count > PLAIN) paintImage(context, panel, at, rows, columns, palette, scale);
-  else paintRuns(context, panel, at, rows, columns, palette, scale);
+  context.clearRect(at.left, at.row(from), at.body.width, at.tall * (to - from));
+  if (count > PLAIN) paintImage(context, panel, at, [from, to], columns, palette, scale);
+  else paintRuns(context, panel, at, [from, to], columns, palette, scale);
 }
 
 function paintRuns(context, panel, at, rows, columns, palette, scale) {
@@ -115,8 +116,12 @@ function paintPixels(pixels, y, scores, { from = 0, rtl = false, palette, scale 
   }
 }
 
+// The image as a canvas, always the same one: a new one costs more than its pixels.
+const copied = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
 function bitmap(image) {
-  const canvas = node("canvas", { width: image.width, height: image.height });
-  canvas.getContext("2d").putImageData(image, 0, 0);
+  const { canvas } = copied;
+  if (canvas.width !== image.width || canvas.height !== image.height)
+    Object.assign(canvas, { width: image.width, height: image.height });
+  copied.putImageData(image, 0, 0);
   return canvas;
 }

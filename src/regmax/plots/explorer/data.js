@@ -40,9 +40,9 @@ function unpacked({ type, base64 }, count) {
 
 // Run the steps of a generator for a few milliseconds at a time, so that the page answers in between. A new task
 // replaces the one of the same name.
-const SLICE = 8; // milliseconds
+const SLICE = 5; // milliseconds
 const tasks = new Map();
-function inSlices(name, steps, done = () => {}) {
+function inSlices(name, steps, done = () => {}, delay = 0) {
   stopTask(name);
   const slice = () => {
     const end = performance.now() + SLICE;
@@ -54,7 +54,7 @@ function inSlices(name, steps, done = () => {}) {
     } while (performance.now() < end);
     tasks.set(name, setTimeout(slice));
   };
-  tasks.set(name, setTimeout(slice));
+  tasks.set(name, setTimeout(slice, delay));
 }
 
 function stopTask(name) {

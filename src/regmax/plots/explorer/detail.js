@@ -1,5 +1,6 @@
 // The details of one target word: its support, its segments or clusters, and its weights, largest first.
 
+const LISTED_PARTS = 6; // segments or clusters in the summary
 const LISTED_WEIGHTS = 24; // words in the table; the others are counted, and shown on demand
 
 // "3 of 14 words have weight, in 2 segments", and the words of each.
@@ -9,12 +10,12 @@ function summary(content, row) {
   const found = groups(y, scores, clustered);
   const kept = scores.reduce((count, score) => count + !isDeleted(score), 0);
   const kind = clustered ? "cluster" : "segment";
-  const parts = found.map(({ weight, places }) => ({
+  const parts = found.slice(0, LISTED_PARTS).map(({ weight, places }) => ({
     words: phrase(content, places),
     sum: places.length > 1 ? `${places.length} × ${formatWeight(weight)}` : formatWeight(weight),
   }));
   const count = `${supportSize(y)} of ${kept} words, ${found.length} ${kind}${found.length === 1 ? "" : "s"}`;
-  return { count, parts, entropy: `entropy ${entropy(y).toFixed(2)}` };
+  return { count, parts, more: found.length - parts.length, entropy: `entropy ${entropy(y).toFixed(2)}` };
 }
 
 // The words of a group: adjacent words are separated by a space, subwords of one word by nothing, and
@@ -28,13 +29,11 @@ function phrase(content, places) {
 }
 
 function summaryNode(name, content, row) {
-  const { count, parts, entropy } = summary(content, row);
-  const shown = parts
-    .slice(0, 6)
-    .map(({ words, sum }) =>
-      node("li", {}, node("bdi", { className: "words", textContent: words }), ` ${sum}`),
-    );
-  if (parts.length > 6) shown.push(node("li", { textContent: `and ${parts.length - 6} more` }));
+  const { count, parts, more, entropy } = summary(content, row);
+  const shown = parts.map(({ words, sum }) =>
+    node("li", {}, node("bdi", { className: "words", textContent: words }), ` ${sum}`),
+  );
+  if (more > 0) shown.push(node("li", { textContent: `and ${more} more` }));
   return node(
     "div",
     { className: "summary" },
@@ -43,16 +42,20 @@ function summaryNode(name, content, row) {
   );
 }
 
-// The scores, only once if both panels map the same ones, and one column of weights per panel. Words without weight
+// The scores, only once if both panels map the same ones, and one column of weights per panel; recorded weights have
+// no scores. Words without weight
 // in any panel are counted in the last line; `all` lists every word.
 function numbersTable(panels, row, column, all, showAll) {
   const own = panels.map(({ name, content }) => {
     const clamped = Math.min(row, content.target.length - 1);
-    return { name, scores: content.scores[clamped], y: content.weights.row(clamped) };
+    const recorded = content.setting.mapping === RECORDED;
+    return { name, recorded, scores: content.scores[clamped], y: content.weights.row(clamped) };
   });
   const shared = own.every(({ scores }) => scores === own[0].scores);
   const { source } = panels[0].content;
-  const heads = own.flatMap(({ name }, k) => (k === 0 || !shared ? ["score", name] : [name]));
+  const first = own.findIndex(({ recorded }) => !recorded);
+  own.forEach((one, k) => (one.scored = k === first || (!shared && !one.recorded)));
+  const heads = own.flatMap(({ name, scored }) => (scored ? ["score", name] : [name]));
   const head = node(
     "tr",
     {},
@@ -60,11 +63,10 @@ function numbersTable(panels, row, column, all, showAll) {
   );
   const order = source.map((_, j) => j);
   const byWeight = (a, b) => own[0].y[b] - own[0].y[a] || (own[1] ? own[1].y[b] - own[1].y[a] : 0) || a - b;
-  order.sort(byWeight);
-  const weighty = order.filter((j) => own.some(({ y }) => y[j] > 0));
-  const listed = all ? order : weighty.slice(0, LISTED_WEIGHTS);
+  const weighty = order.filter((j) => own.some(({ y }) => y[j] > 0)).sort(byWeight);
+  const listed = all ? order.sort(byWeight) : weighty.slice(0, LISTED_WEIGHTS);
   if (!all && column !== null && !listed.includes(column)) listed.push(column);
-  const lines = listed.map((j) => numbersLine(source[j], j, own, shared, j === column));
+  const lines = listed.map((j) => numbersLine(source[j], j, own, j === column));
   const rest = order.length - listed.length;
   if (rest > 0) {
     const zero = order.length - weighty.length;
@@ -77,14 +79,14 @@ function numbersTable(panels, row, column, all, showAll) {
 
 const rounded = (score) => score.toFixed(2).replace(/^-(0\.00)$/, "$1");
 
-function numbersLine(token, j, own, shared, marked) {
+function numbersLine(token, j, own, marked) {
   const line = node("tr", { className: marked ? "marked" : "" });
   line.append(node("th", { scope: "row" }, node("bdi", { textContent: visible(token) })));
-  own.forEach(({ scores, y }, k) => {
+  own.forEach(({ scores, y, scored }) => {
     const deleted = isDeleted(scores[j]);
-    if (k === 0 || !shared)
+    if (scored)
       line.append(node("td", { className: "score", textContent: deleted ? "masked" : rounded(scores[j]) }));
-    line.append(node("td", {}, deleted ? "" : weightBar(y[j])));
+    line.append(node("td", {}, deleted ? (scored ? "" : "masked") : weightBar(y[j])));
   });
   return line;
 }

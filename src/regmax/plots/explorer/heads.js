@@ -65,10 +65,8 @@ function* painted(thumbs, example, setting, { palette, scaling }) {
   const separate = ownMappings(thumbs);
   for (const { view, size, canvas, caption, button } of thumbs) {
     const scores = scoresOf(view);
-    const weights = new Weights(
-      scores,
-      separate && view.mapping ? parseSetting(view.mapping, "softmax") : setting,
-    );
+    const own = separate && view.mapping ? parseSetting(view.mapping, "softmax") : setting;
+    const weights = new Weights(scores, settingOf(view, own));
     const rows = [];
     for (let i = 0; i < scores.length; ++i) {
       rows.push(weights.measure(i));
@@ -82,6 +80,7 @@ function* painted(thumbs, example, setting, { palette, scaling }) {
       paintPixels(pixels.subarray(i * d, (i + 1) * d), y, scores[i], { rtl: example.rtl, palette, scale }),
     );
     const context = sized(canvas, size, clamp(Math.round((size * n) / d), [8, 2 * size]));
+    context.clearRect(0, 0, canvas.width, canvas.height);
     context.imageSmoothingEnabled = d > size || n > size;
     context.drawImage(bitmap(image), 0, 0, size, parseFloat(canvas.style.height));
     const { support, words, length, zeros } = weights.averages();

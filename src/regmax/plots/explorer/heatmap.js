@@ -36,7 +36,10 @@ function columnLabel(panel, at, j) {
 
 function rowLabels(panel, at) {
   const labels = [];
-  for (let i = 0; i < panel.target.length; i += at.rowStep) labels.push(rowLabel(panel, at, i));
+  // The first label is moved down to be whole; the second is left out if the first has come too near.
+  const skipped = at.rowStep > 1 && (at.rowStep + 0.5) * at.tall < 6 + 11 ? at.rowStep : -1;
+  for (let i = 0; i < panel.target.length; i += at.rowStep)
+    if (i !== skipped) labels.push(rowLabel(panel, at, i));
   return element("g", { "aria-hidden": "true" }, ...labels);
 }
 

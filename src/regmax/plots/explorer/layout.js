@@ -5,6 +5,7 @@ const FONT = { size: 13, family: "system-ui, 'Segoe UI', 'Noto Sans', 'DejaVu Sa
 const LEAST_CELL = 4; // pixels
 const PAGE = 600; // pixels: the height of the rows on paper, so that a map is on one page
 const CORNER = 66; // pixels: the width of the axes' names
+const UPRIGHT = 38; // pixels: the height of the axes' names, next to labels that are not slanted
 const ROOMY = 17; // from this width of cells on, every word has a label
 
 const ruler = document.createElement("canvas").getContext("2d");
@@ -40,7 +41,7 @@ function layout(panel, { width, zoom = 0, least = LEAST_CELL, whole = false }) {
   const fit = Math.min(room / d, (room - reach) / Math.max(d - 0.5, 0.5));
   const cell = zoom || clamp(fit, [least, 64]);
   const tall = whole ? Math.min(rowHeight(cell, n, least), PAGE / n) : rowHeight(cell, n, least);
-  const top = upright ? 26 : Math.ceil(0.71 * Math.min(across, 130) + 20);
+  const top = upright ? UPRIGHT : Math.ceil(0.71 * Math.min(across, 130) + 20);
   return {
     left,
     top,

@@ -1,4 +1,5 @@
-// One head as lines between two columns of words: from each target word to the source words that it attends to.
+// Heads as lines between two columns of words: from each target word to the source words that it attends to. Several
+// heads have a colour each.
 
 const FAINT = 0.02; // of the scale: fainter lines of long texts are not drawn
 const SHORT = 60; // words: up to this many, every nonzero weight has a line
@@ -13,7 +14,8 @@ class Lines {
     const pitch = rows <= 40 ? 21 : 15;
     const widest = (tokens) =>
       tokens.reduce((most, token) => Math.max(most, textWidth(shortened(token))), 24);
-    const side = (tokens) => Math.ceil(Math.min(1.1 * widest(tokens) + 14, 0.36 * options.width));
+    const side = (tokens) =>
+      Math.ceil(Math.min(1.1 * Math.max(widest(tokens), textWidth("attends to")) + 14, 0.36 * options.width));
     const at = { pitch, left: side(panel.target), right: options.width - side(panel.source) - 8, top: 22 };
     at.height = at.top + pitch * rows + 6;
     Object.assign(this, { panel, options, at, chosen: this.chosen ?? 0, column: null });
@@ -31,6 +33,7 @@ class Lines {
     const height = options.whole ? at.height : clamp(figure.clientHeight, [1, at.height]);
     const y = options.whole ? 0 : figure.scrollTop;
     const context = sized(this.canvas, parseFloat(body.style.width), height, options.whole ? 3 : 1);
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     context.translate(0, -y);
     context.textBaseline = "middle";
     this.window = [Math.floor((y - at.top) / at.pitch), Math.ceil((y + height - at.top) / at.pitch)];
@@ -50,16 +53,22 @@ class Lines {
   paintLines(context) {
     const { panel, options, chosen } = this;
     const [first, last] = panel.target.length <= 3 * SHORT ? [0, panel.target.length] : this.window;
+    const { palette } = options;
+    const several = panel.heads.length > 1;
     this.drawn = 0;
     for (let i = Math.max(0, first); i < Math.min(last, panel.target.length); ++i)
-      if (i !== chosen) this.paintRow(context, i, options.palette.ramp[2], options.hovered ? 0.2 : 0.75);
-    if (chosen < panel.target.length) this.paintRow(context, chosen, options.palette.chosen, 1);
+      for (const { weights, k } of i === chosen ? [] : panel.heads) {
+        const colour = several ? headColour(palette, k) : palette.ramp[2];
+        this.paintRow(context, weights.row(i), i, colour, options.hovered ? 0.2 : several ? 0.4 : 0.75);
+      }
+    if (chosen < panel.target.length)
+      for (const { weights, k } of panel.heads)
+        this.paintRow(context, weights.row(chosen), chosen, several ? headColour(palette, k) : palette.chosen, 1);
     this.figure.dataset.lines = this.drawn;
   }
 
-  paintRow(context, i, colour, strength) {
+  paintRow(context, y, i, colour, strength) {
     const { panel, at, options } = this;
-    const y = panel.weights.row(i);
     const least = panel.source.length <= SHORT ? 0 : FAINT * options.scale;
     context.strokeStyle = colour;
     for (let j = 0; j < y.length; ++j) {
@@ -107,16 +116,20 @@ class Lines {
     context.globalAlpha = 1;
   }
 
-  // The support of the chosen word on the side of the source, one bar per segment.
+  // The support of the chosen word on the side of the source, one bar per segment, heads side by side.
   paintChosen(context) {
     const { panel, at, options, chosen } = this;
     if (chosen >= panel.target.length) return;
-    for (const { start, stop, weight } of runs(panel.weights.row(chosen), panel.scores[chosen])) {
-      if (weight === 0) continue;
-      context.fillStyle = options.palette.chosen;
-      context.globalAlpha = Math.max(0.15, Math.min(1, weight / options.scale));
-      context.fillRect(at.right + 1, this.middle(start) - at.pitch / 2 + 1, 4, at.pitch * (stop - start) - 2);
-    }
+    const wide = panel.heads.length === 1 ? 4 : 6 / panel.heads.length;
+    panel.heads.forEach(({ weights, k }, place) => {
+      context.fillStyle = panel.heads.length > 1 ? headColour(options.palette, k) : options.palette.chosen;
+      for (const { start, stop, weight } of runs(weights.row(chosen), weights.scores[chosen])) {
+        if (weight === 0) continue;
+        context.globalAlpha = Math.max(0.15, Math.min(1, weight / options.scale));
+        const top = this.middle(start) - at.pitch / 2 + 1;
+        context.fillRect(at.right + 1 + place * wide, top, wide, at.pitch * (stop - start) - 2);
+      }
+    });
     context.globalAlpha = 1;
   }
 

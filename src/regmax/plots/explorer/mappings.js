@@ -32,8 +32,16 @@ function mapRow(scores, setting) {
 
 const isDeleted = (score) => score === -Infinity;
 
+// Memory for intermediate results, by name: an array per row and step would cost more than the arithmetic. What is
+// returned here is overwritten by the next request of the same name.
+const scratch = new Map();
+function borrowed(name, length) {
+  if (!(scratch.get(name)?.length >= length)) scratch.set(name, new Float64Array(2 * length));
+  return scratch.get(name).subarray(0, length);
+}
+
 function kept(scores) {
-  const x = new Float64Array(scores.length);
+  const x = borrowed("kept", scores.length);
   let length = 0;
   for (let i = 0; i < scores.length; ++i) if (!isDeleted(scores[i])) x[length++] = scores[i];
   return x.subarray(0, length);
@@ -62,8 +70,9 @@ function total(x) {
   return sum + lost;
 }
 
+// The numbers above a bound, in order. They may be filtered again, in place.
 function above(x, bound) {
-  const found = new Float64Array(x.length);
+  const found = borrowed("above", x.length);
   let length = 0;
   for (let i = 0; i < x.length; ++i) if (x[i] > bound) found[length++] = x[i];
   return found.subarray(0, length);
@@ -111,8 +120,9 @@ function fusedmax(x, lam) {
   if (lam === 0) return projectSimplex(x);
   const cut = simplexThreshold(x) - 4 * lam;
   const y = new Float64Array(x.length);
-  const places = [];
-  const pooled = [];
+  const places = borrowed("places", x.length);
+  const pooled = borrowed("pooled", x.length);
+  let count = 0;
   for (let begin = 0, end; begin < x.length; begin = end) {
     end = begin + 1;
     if (x[begin] <= cut) continue;
@@ -121,12 +131,16 @@ function fusedmax(x, lam) {
     if (begin > 0) run[0] -= lam;
     if (end < x.length) run[run.length - 1] -= lam;
     const z = run.length === 1 ? run : proxTv(run, lam, x.subarray(begin, end));
-    for (let k = 0; k < z.length; ++k) (pooled.push(z[k]), places.push(begin + k));
+    for (let k = 0; k < z.length; ++k, ++count) (pooled[count] = z[k]), (places[count] = begin + k);
   }
-  const top = maximum(pooled);
-  const weights = projectSimplex(pooled.map((z) => z - top));
-  for (let k = 0; k < places.length; ++k) y[places[k]] = weights[k];
-  return normalised(y);
+  const z = pooled.subarray(0, count);
+  const top = maximum(z);
+  for (let k = 0; k < count; ++k) z[k] -= top;
+  const tau = simplexThreshold(z);
+  for (let k = 0; k < count; ++k) z[k] = Math.max(z[k] - tau, 0);
+  normalised(z);
+  for (let k = 0; k < count; ++k) y[places[k]] = z[k];
+  return y;
 }
 
 // argmin 1/2 |z - x|^2 + lam sum |z_{i+1} - z_i|. The value of a group is the mean of its scores, pulled by lam
@@ -219,7 +233,7 @@ function oscarmax(x, lam) {
 }
 
 function candidates(x, lam) {
-  let found = x.slice();
+  let found = above(x, -Infinity);
   for (;;) {
     const fewer = above(found, (lam - 1 - lam * found.length) * (1 + 1e-12));
     if (fewer.length === found.length) return found;
@@ -300,7 +314,7 @@ function inPlace(x, bound, powers, sum) {
 // Powers by way of log1p, which keeps the digits of small differences that a power with a large exponent needs.
 function powerSums(x, largest, q) {
   let [b, c] = [0, 0];
-  const powers = new Float64Array(x.length);
+  const powers = borrowed("powers", x.length).fill(0);
   for (let i = 0; i < x.length; ++i) {
     const w = (x[i] + largest) / largest;
     if (w <= 0) continue;
@@ -334,7 +348,7 @@ function entmax(x, alpha) {
 
 function ratios(x, m, a) {
   let c = 0;
-  const r = new Float64Array(x.length);
+  const r = borrowed("powers", x.length).fill(0);
   for (let i = 0; i < x.length; ++i) {
     const share = (-a * x[i]) / m;
     if (!(share < 1)) continue;

@@ -40,12 +40,12 @@ function update(change, index = null) {
   frame = requestAnimationFrame(draw);
 }
 
-// A new mapping starts with its defaults, a view with the mapping that it was trained with, and a model with its
-// view of the same number.
+// A new mapping starts with its defaults, a view with the mapping that it was trained with if that is another one, and
+// a model with its view of the same number.
 function changed(before, setting) {
   const example = examples[state.example];
   if (setting.mapping !== undefined)
-    return { ...parseSetting(setting.mapping, "softmax"), view: before.view };
+    return { ...parseSetting(setting.mapping, "softmax"), view: before.view, also: before.also };
   if (setting.model !== undefined) {
     const rank = modelViews(example, before).findIndex(
       ({ number }) => number === clampedView(example, before),
@@ -54,7 +54,9 @@ function changed(before, setting) {
     return changed(before, { view: viewAt(example, first, rank) });
   }
   const view = setting.view === undefined ? null : example.views[setting.view];
-  return { ...before, ...(view?.mapping ? parseSetting(view.mapping, "softmax") : {}), ...setting };
+  const other = view?.mapping && view.mapping !== example.views[clampedView(example, before)].mapping;
+  const also = view ? { also: [] } : {};
+  return { ...before, ...(other ? parseSetting(view.mapping, "softmax") : {}), ...also, ...setting };
 }
 
 // The number of the view that has this rank in the panel's model, or its last one.
@@ -70,7 +72,10 @@ function openHead(view, index) {
   const mine = modelViews(example, { view });
   const rank = mine.findIndex(({ number }) => number === view);
   if (ownMappings(mine)) state.panels[index] = changed(state.panels[index], { view });
-  else state.panels.forEach((panel, k) => (panel.view = k === index ? view : viewAt(example, panel, rank)));
+  else
+    state.panels.forEach((panel, k) =>
+      Object.assign(panel, { view: k === index ? view : viewAt(example, panel, rank), also: [] }),
+    );
   update({ show: "map", row: 0, column: null });
 }
 
@@ -78,7 +83,8 @@ function contentOf(setting) {
   const example = examples[state.example];
   const view = example.views[clampedView(example, setting)];
   const weights = weightsOf(view, setting);
-  return { source: example.source, target: view.target, scores: weights.scores, weights, rtl: example.rtl };
+  const shown = { source: example.source, target: view.target, scores: weights.scores, weights, rtl: example.rtl };
+  return { ...shown, setting, heads: headsOf(example, setting) };
 }
 
 const shownPanels = () => (state.compare ? panels : panels.slice(0, 1));
@@ -144,7 +150,7 @@ function* largestOf(contents) {
 // Show the row under the pointer, else the chosen one.
 function mark() {
   const { row, column } = hover ?? state;
-  const named = shownPanels().map((panel, k) => ({ name: state.panels[k].mapping, content: panel.content }));
+  const named = shownPanels().map((panel, k) => ({ name: panelName(state.panels[k]), content: panel.content }));
   shownPanels().forEach((panel) => panel.mark(row, column, hover !== null));
   const target = named[0].content.target;
   $("row-title").replaceChildren(
@@ -207,13 +213,10 @@ function drawList() {
 // What the searched word attends to in all examples, under both settings.
 function drawResults() {
   const text = state.search.trim();
-  $("results").hidden = text === "";
+  $("results").hidden = $("to-results").hidden = text === "";
   if (text === "") return stopTask("results");
   const query = parseQuery(text);
-  $("results-title").replaceChildren(
-    query.position === undefined ? "In all examples, target words " : "In all examples, target word number ",
-    node("bdi", { textContent: text.replace(/^#/, "") }),
-  );
+  $("results-title").replaceChildren("What ", ...queryNodes(query, text), " attends to, in all examples");
   const settings = state.panels.slice(0, state.compare ? 2 : 1);
   const results = settings.map(emptyResult);
   const open = (example, row, column) => update({ example, row, column });
@@ -222,10 +225,26 @@ function drawResults() {
   })();
   inSlices("results", steps, () => {
     $("results-list").replaceChildren(
-      ...settings.map(({ mapping }, k) => resultNode(mapping, results[k], open)),
+      ...settings.map((setting, k) => resultNode(resultName(setting), results[k], open)),
     );
     $("results").dataset.query = text;
   });
+}
+
+// The mapping, with the model and the head if there are several.
+function resultName(setting) {
+  const example = examples[state.example];
+  const { model, name } = example.views[clampedView(example, setting)];
+  return [setting.mapping, model, example.views.length > 1 ? name : ""].filter(Boolean).join(", ");
+}
+
+// The mapping, with what else differs between the panels: the models, or the heads.
+function panelName(setting) {
+  const example = examples[state.example];
+  const views = state.panels.map((one) => example.views[clampedView(example, one)]);
+  const { model, name } = example.views[clampedView(example, setting)];
+  if (!state.compare || views[0] === views[1]) return setting.mapping;
+  return `${setting.mapping}, ${views[0].model === views[1].model ? name : model}`;
 }
 
 // Scroll only the list: scrollIntoView would also move the page.

@@ -1,5 +1,6 @@
 // One panel: a mapping, its strengths, and the picture of the weights: heat map, lines, or all heads.
 
+const NAMES = Object.keys(MAPPINGS).filter((name) => name !== RECORDED);
 const SYMBOLS = { gamma: "γ", lam: "λ", p: "p", alpha: "α" };
 const WORDS = { gamma: "smoothness", lam: "fusing", p: "norm", alpha: "sparsity" };
 const MEANINGS = {
@@ -8,6 +9,9 @@ const MEANINGS = {
   p: "the norm: 2 is sparsemax, smaller is denser",
   alpha: "1 is softmax, 2 is sparsemax",
 };
+
+const AT_ONCE = 20000; // cells: of more, the averages are taken when the slider rests
+const REST = 120; // milliseconds
 
 // `act` has the page's reactions: change(update), download(kind), open(view), scrolled().
 class Panel {
@@ -22,7 +26,7 @@ class Panel {
     });
     this.window = node("div", { className: "window" }, this.figure);
     this.kinds = {
-      map: new Sheet(this.figure),
+      map: new Sheet(this.figure, this.prefix),
       lines: new Lines(this.figure),
       heads: new Heads(this.figure, this.prefix, act.open),
     };
@@ -33,7 +37,6 @@ class Panel {
       act.scrolled();
     };
     this.mappings = this.choice("mapping", (value) => act.change({ mapping: value }));
-    this.mappings.fill(Object.keys(MAPPINGS));
     this.models = this.choice("model", (value) => act.change({ model: value }));
     this.views = this.choice("scores", (value) => act.change({ view: Number(value), row: 0 }));
     this.sliders = Object.fromEntries(Object.keys(SYMBOLS).map((name) => [name, this.slider(name)]));
@@ -45,11 +48,13 @@ class Panel {
     );
     this.averages = node("p", { className: "averages" });
     this.extent = node("p", { className: "extent" });
+    this.chips = node("span", { className: "chips", role: "group", "aria-label": "Heads that are drawn" });
     const choices = [
       this.mappings.root,
       this.models.root,
       this.views.root,
       node("span", { className: "saves" }, ...this.saves),
+      this.chips,
     ];
     this.root = node(
       "article",
@@ -146,6 +151,7 @@ class Panel {
     this.key = key;
     Object.assign(this, { content, show, width, scale });
     this.drawControls(setting, example);
+    this.drawChips(setting, example, palette);
     const said = { map: "Weights", lines: "Lines", heads: "All heads" }[show];
     this.figure.setAttribute("role", show === "heads" ? "group" : "grid");
     this.figure.setAttribute(
@@ -157,6 +163,7 @@ class Panel {
     if (show === "heads") this.kinds.heads.draw(example, modelViews(example, setting), setting, full);
     else {
       stopTask(`${this.prefix} heads`);
+      stopTask(`${this.prefix} cells`);
       this.shown.draw(content, full);
     }
     this.saves[0].hidden = show !== "map";
@@ -166,6 +173,8 @@ class Panel {
   }
 
   drawControls(setting, example) {
+    const { recorded } = example.views[clampedView(example, setting)];
+    this.mappings.fill(recorded ? [RECORDED, ...NAMES] : NAMES);
     this.mappings.select.value = setting.mapping;
     const mine = modelViews(example, setting);
     const models = modelsOf(example);
@@ -188,6 +197,23 @@ class Panel {
     }
   }
 
+  // The heads of the layer, to draw several as lines; their colours are those of the lines.
+  drawChips(setting, example, palette) {
+    const mine = layerViews(example, setting);
+    this.chips.hidden = this.show !== "lines" || mine.length < 2;
+    if (this.chips.hidden) return;
+    const own = clampedView(example, setting);
+    const chips = mine.map(({ view, number }, k) => {
+      const toggle = () => this.change(toggled(setting, own, number));
+      const chip = node("button", { type: "button", onclick: toggle, title: view.name }, chipName(view, k));
+      chip.setAttribute("aria-label", view.name);
+      chip.setAttribute("aria-pressed", number === own || setting.also.includes(number));
+      chip.style.setProperty("--head", headColour(palette, k));
+      return chip;
+    });
+    this.chips.replaceChildren("heads", ...chips);
+  }
+
   // The averages over all rows; those of a long text follow when they are known.
   measure() {
     const { weights } = this.content;
@@ -202,7 +228,11 @@ class Panel {
     const steps = (function* () {
       for (let i = 0; i < copy.scores.length; ++i) yield copy.measure(i);
     })();
-    inSlices(name, steps, () => (this.averages.textContent = averagesText(copy)));
+    const show = () => (this.averages.textContent = averagesText(copy));
+    if (copy.scores.length * copy.scores[0].length > AT_ONCE) return inSlices(name, steps, show, REST);
+    stopTask(name);
+    while (!steps.next().done);
+    show();
   }
 
   // A shadow at every edge beyond which there is more, and its extent in words.
@@ -240,9 +270,40 @@ function averagesText(weights) {
   const kind = weights.clustered ? "clusters" : "segments";
   const text = `on average ${support.toFixed(1)} of ${words.toFixed(words % 1 ? 1 : 0)} words, ${kind} of ${length.toFixed(2)}`;
   const fuses = mapping === "fusedmax" || mapping === "oscarmax";
-  return fuses && length < 1.15
+  return fuses && length < 1.15 && words > 1
     ? `${text}: raise λ to see ${weights.clustered ? "larger" : "longer"} ones`
     : text;
+}
+
+// The heads that are drawn as lines: the panel's own, then the others of its layer that were chosen.
+function headsOf(example, setting) {
+  const own = clampedView(example, setting);
+  return layerViews(example, setting)
+    .map(({ view, number }, k) => ({ view, number, k }))
+    .filter(({ view, number }) =>
+      number === own || (setting.also.includes(number) && sameWords(view, example.views[own])))
+    .map(({ view, number, k }) => ({ k, own: number === own, weights: weightsOf(view, setting) }));
+}
+
+const sameWords = (a, b) => a.target.length === b.target.length && a.target.every((t, i) => t === b.target[i]);
+const headColour = (palette, k) => palette.heads[k % palette.heads.length];
+const chipName = (view, k) => (view.layer ? String(k + 1) : shortened(view.name, 12));
+
+// A click adds a head or takes it away; without the panel's own, the next one becomes it.
+function toggled(setting, own, number) {
+  if (number !== own)
+    return {
+      also: setting.also.includes(number)
+        ? setting.also.filter((one) => one !== number)
+        : [...setting.also, number],
+    };
+  const [next, ...also] = setting.also;
+  return next === undefined ? {} : { view: next, also };
+}
+
+function layerViews(example, setting) {
+  const { layer } = example.views[clampedView(example, setting)];
+  return modelViews(example, setting).filter(({ view }) => view.layer === layer);
 }
 
 // The models of an example in order, and the views of the panel's model with their numbers.

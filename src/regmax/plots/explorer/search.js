@@ -16,6 +16,12 @@ function parseQuery(text) {
   return position ? { position: Number(position[1]) } : { word: bare(text) };
 }
 
+// The query in the title of its result.
+function queryNodes({ position }, text) {
+  if (position === undefined) return ["the word “", node("bdi", { textContent: text }), "”"];
+  return [position < 0 ? `word number ${-position} from the end` : `word number ${position}`];
+}
+
 function rowsOf(query, target) {
   if (query.position === undefined)
     return target.flatMap((token, i) => (bare(token) === query.word ? [i] : []));
@@ -32,7 +38,7 @@ function* collected(query, setting, examples, result) {
     for (const i of rowsOf(query, view.target)) {
       if (result.rows >= MOST_ROWS) return;
       const scores = scoresOf(view)[i];
-      addRow(result, mapRow(scores, setting), scores, example, i, self);
+      addRow(result, mapRow(scores, settingOf(view, setting)), scores, example, i, self);
       yield;
     }
   }
@@ -64,7 +70,7 @@ function resultNode(name, result, open) {
   if (rows === 0) return node("div", { className: "result" }, title, " no target word matches");
   const average = (sum) => (sum / rows).toFixed(1);
   title.append(
-    ` ${rows} row${rows === 1 ? "" : "s"}, on average ${average(support)} words in ${average(segments)} segments`,
+    ` ${rows} occurrence${rows === 1 ? "" : "s"}, on average ${average(support)} words in ${average(segments)} segments`,
   );
   const top = [...words].sort(([, a], [, b]) => b.sum - a.sum).slice(0, TOP);
   const lines = top.map(([word, { sum, count, example, row, column }]) => {
@@ -91,7 +97,10 @@ function resultNode(name, result, open) {
 
 // In self-attention also how far away: 0 is the word itself, -1 the one before it.
 function distanceNode(distances, rows) {
-  const top = [...distances].sort(([, a], [, b]) => b - a).slice(0, 5);
+  const top = [...distances]
+    .filter(([, sum]) => sum / rows >= 0.005)
+    .sort(([, a], [, b]) => b - a)
+    .slice(0, 5);
   if (top.length === 0) return [];
   const said = top.map(
     ([distance, sum]) => `${distance > 0 ? "+" : ""}${distance}: ${formatWeight(sum / rows, 2)}`,

@@ -1,8 +1,10 @@
 // A heat map in a window that scrolls: the labels stay, and only the visible part of a large map is painted.
 
+const AT_FIRST = 8; // milliseconds for the rows that a change paints at once; the others follow in slices
+
 class Sheet {
-  constructor(figure) {
-    this.figure = figure;
+  constructor(figure, prefix) {
+    Object.assign(this, { figure, prefix });
   }
 
   // options: {width, zoom, least, palette, scale, prefix, whole}; `whole` paints everything at once, for print.
@@ -15,14 +17,16 @@ class Sheet {
       !this.body.isConnected ||
       same.some((value, k) => value !== this.same[k])
     ) {
+      const other = this.same?.[0] !== panel.source;
       Object.assign(this, { panel, options, same, at: layout(panel, options) });
-      this.build();
+      this.build(other);
     }
     Object.assign(this, { panel, options });
     this.paint();
   }
 
-  build() {
+  // Another sentence is shown from its beginning, which is at the right if it runs from right to left.
+  build(other) {
     const { panel, at } = this;
     const { palette } = this.options;
     const [rest, below] = [at.width - at.left, at.height - at.top];
@@ -39,9 +43,9 @@ class Sheet {
     const sheet = node("div", { className: "sheet" }, corner(), this.columns, this.rows, this.body);
     sheet.style.gridTemplateColumns = `${at.left}px ${rest}px`;
     sheet.style.gridTemplateRows = `${at.top}px ${below}px`;
-    const [x, y] = [this.figure.scrollLeft, this.figure.scrollTop];
+    const [x, y] = other ? [panel.rtl ? at.width : 0, 0] : [this.figure.scrollLeft, this.figure.scrollTop];
     this.figure.replaceChildren(sheet);
-    if (x > 0 || y > 0) this.figure.scrollTo(x, y);
+    this.figure.scrollTo(x, y);
     this.cells.style.left = `${at.left}px`;
     this.cells.style.top = `${at.top}px`;
   }
@@ -59,9 +63,34 @@ class Sheet {
   }
 
   paint() {
+    const { panel, at, options, cells } = this;
+    if (!this.painted) return cells.replaceChildren(...cellRows(panel, at, options));
+    const seen = this.seen();
+    const { rows } = visiblePart(at, panel, seen);
+    // Rows that are not mapped in time keep the picture of the last setting for a moment, unless another part was shown.
+    const part = JSON.stringify(seen);
+    if (part !== this.part) cells.width = 0;
+    this.part = part;
+    delete cells.dataset.whole;
+    const from = this.paintRows(seen, rows[0], rows[1], options.whole ? Infinity : AT_FIRST);
+    const rest = (function* (sheet) {
+      for (let i = from; i < rows[1]; ) yield (i = sheet.paintRows(seen, i, rows[1], SLICE));
+    })(this);
+    const done = () => (cells.dataset.whole = "yes");
+    if (from < rows[1]) return inSlices(`${this.prefix} cells`, rest, done);
+    stopTask(`${this.prefix} cells`);
+    done();
+  }
+
+  // Map and paint rows from one on, for a few milliseconds; returns the first one that is left.
+  paintRows(seen, from, end, time) {
     const { panel, at, options } = this;
-    if (!this.painted) this.cells.replaceChildren(...cellRows(panel, at, options));
-    else paintCells(this.cells, panel, at, { ...options, window: this.seen(), finer: options.whole ? 3 : 1 });
+    const until = performance.now() + time;
+    let to = from;
+    while (to < end && (to === from || performance.now() < until)) panel.weights.row(to++);
+    const finer = options.whole ? 3 : 1;
+    paintCells(this.cells, panel, at, { ...options, window: seen, finer, band: [from, to] });
+    return to;
   }
 
   scrolled() {

@@ -12,8 +12,9 @@ function clamp(value, [low, high]) {
 function parseSetting(text, fallback) {
   const [given, ...pairs] = text.split(",");
   const mapping = given in MAPPINGS ? given : fallback;
-  const setting = { mapping, view: 0, ...data.strengths[mapping] };
+  const setting = { mapping, view: 0, also: [], ...data.strengths[mapping] };
   for (const [name, value] of pairs.map((pair) => pair.split("="))) {
+    if (name === "also") setting.also = (value ?? "").split(".").filter((view) => /^\d{1,6}$/.test(view)).map(Number);
     const number = Number(value);
     if (value === "" || !Number.isFinite(number)) continue;
     if (name in setting && name in LIMITS) setting[name] = clamp(number, LIMITS[name]);
@@ -24,7 +25,8 @@ function parseSetting(text, fallback) {
 
 function formatSetting(setting) {
   const pairs = MAPPINGS[setting.mapping].parameters.map((name) => `${name}=${setting[name]}`);
-  return [setting.mapping, ...pairs, `view=${setting.view}`].join(",");
+  const also = setting.also?.length ? [`also=${setting.also.join(".")}`] : [];
+  return [setting.mapping, ...pairs, `view=${setting.view}`, ...also].join(",");
 }
 
 function parseState(hash, start) {

@@ -1,6 +1,13 @@
 // The weights of a view under a setting. A row is mapped when it is first needed: of a long text only the visible
 // rows are, and a slider answers at once.
 
+// Weights that a model computed have no strengths. The page knows them as the weights of a mapping of the view's scores.
+const RECORDED = "recorded";
+MAPPINGS[RECORDED] = { parameters: [] };
+function settingOf(view, setting) {
+  return setting.mapping === RECORDED ? parseSetting(view.recorded ?? view.mapping ?? "", "softmax") : setting;
+}
+
 class Weights {
   constructor(scores, setting) {
     this.scores = scores;
@@ -65,11 +72,11 @@ function rowCounts(y, scores, clustered) {
 
 // The weights of the last settings of a view: both panels may show it.
 function weightsOf(view, setting) {
-  const key = formatSetting({ ...setting, view: 0 });
+  const key = formatSetting({ ...setting, view: 0, also: [] });
   view.mapped ??= new Map();
   if (!view.mapped.has(key)) {
     if (view.mapped.size > 1) view.mapped.delete(view.mapped.keys().next().value);
-    view.mapped.set(key, new Weights(scoresOf(view), setting));
+    view.mapped.set(key, new Weights(scoresOf(view), settingOf(view, setting)));
   }
   return view.mapped.get(key);
 }
