@@ -78,7 +78,7 @@ for task in entailment en-de summarization de-en; do
   done
 done
 wait
-regmax table "$here/runs" --show scores attention --format markdown > "$out/tables.md"
+python "$here/tables.py"
 if [[ -z ${CURVES:-} ]]; then exit; fi
 
 # The same translation without scaling or annealing, in a separate folder so that no table mixes it with the others.
