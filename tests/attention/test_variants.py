@@ -185,6 +185,10 @@ def test_bad_arguments_raise(options: dict[str, Any], error: type[Exception], me
         regmax.attention(*draw(queries=N, keys=N), **options)
 
 
-def test_documents_need_as_many_queries_as_keys() -> None:
+@pytest.mark.parametrize(
+    "options", [{"documents": torch.zeros(5, dtype=torch.long)}, {"window": 2}], ids=["documents", "window"]
+)
+def test_positions_need_as_many_queries_as_keys(options: dict[str, Any]) -> None:
+    """The last query of a decoder is not at position 0."""
     with pytest.raises(ValueError, match=r"needs as many queries as keys\. Got 3 and 5: pass a mask"):
-        regmax.attention(*draw(queries=3, keys=5), documents=torch.zeros(5, dtype=torch.long))
+        regmax.attention(*draw(queries=3, keys=5), **options)

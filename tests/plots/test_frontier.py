@@ -62,3 +62,9 @@ def test_the_command_finds_results_below_a_folder(
     assert capsys.readouterr().out == f"{out / 'frontier.svg'}\n"
     assert main(["plot", "frontier", str(out), "--out", str(out)]) == 2
     assert "needs runs: no folder holds a result.json" in capsys.readouterr().err
+
+
+def test_a_single_strength_is_named_too(run: Make) -> None:
+    (ax,) = frontier([run("softmax", 35.0, 1.0, lam=0.0), run("fusedmax", 34.0, 1.7, lam=1.0)]).axes
+    assert [text.get_text() for text in ax.texts] == ["1"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["softmax", "fusedmax, by λ"]

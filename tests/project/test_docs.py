@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import importlib.util
 import re
 from pathlib import Path
 
@@ -45,3 +46,12 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     # The gallery is written when the site is built, and then Sphinx checks the links to it.
     written = [link for link in links if "gallery/" not in link]
     assert [link for link in written if not (page.parent / link).exists()] == []
+
+
+def test_tables_of_results_come_from_the_kept_runs() -> None:
+    spec = importlib.util.spec_from_file_location("result_tables", ROOT / "docs" / "results" / "tables.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.main(["--check"]) == 0

@@ -84,7 +84,7 @@ def _points(results: Sequence[dict[str, Any]], score: str) -> list[Point]:
 
 def _draw(ax: "Axes", mapping: str, points: Sequence[Point]) -> None:
     colour = LINES.get(mapping, OTHER_LINE)[0]
-    label = f"{mapping}, by λ" if len(points) > 1 else mapping
+    label = f"{mapping}, by λ" if any(text for _, text, _, _ in points) else mapping
     ax.plot(
         [point[2] for point in points],
         [point[3] for point in points],
@@ -95,5 +95,5 @@ def _draw(ax: "Axes", mapping: str, points: Sequence[Point]) -> None:
         label=label,
     )
     for _, text, length, value in points:
-        if len(points) > 1 and text:
+        if text:
             ax.annotate(text, (length, value), (5, 4), textcoords="offset points", fontsize=8, color=colour)

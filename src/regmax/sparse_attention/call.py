@@ -139,7 +139,7 @@ def attention(
         softcap: bounds the scores before the bias: softcap tanh(scores / softcap), as in Gemma 2; computed densely.
         sinks: one more score per head, `(heads,)`, which takes weight but has no value, as in GPT-OSS. It is the last
             key for fusedmax; the weights that are returned do not contain it, so rows may sum to less than 1.
-        window: a query sees only keys that are fewer than `window` positions away.
+        window: a query sees only keys that are fewer than `window` positions away; as many queries as keys.
         documents: integers `(..., length)`, the document of each position of a row into which several are packed;
             queries see only keys of their document.
         key_screen: a `KeyScreen` of the keys, with which a call with few queries reads less of them; the result is the

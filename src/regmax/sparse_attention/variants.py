@@ -49,10 +49,18 @@ def _in_window(inputs: Inputs, window: int) -> Tensor:
     """Whether a key is fewer than `window` positions from the query, (queries, keys)."""
     if isinstance(window, bool) or not isinstance(window, int) or window < 1:
         raise ValueError(f"`{CALL[:-1]}, window=...)` must be a number of keys, at least 1. Got {window!r}.")
-    queries, keys = (
-        torch.arange(n, device=inputs.q.device) for n in (inputs.q.shape[-2], inputs.k.shape[-2])
-    )
-    return (queries[:, None] - keys).abs() < window
+    positions = torch.arange(_length(inputs, "window"), device=inputs.q.device)
+    return (positions[:, None] - positions).abs() < window
+
+
+def _length(inputs: Inputs, option: str) -> int:
+    """The number of queries and keys: with others it is unknown which position a query has."""
+    queries, keys = inputs.q.shape[-2], inputs.k.shape[-2]
+    if queries != keys:
+        raise ValueError(
+            f"`{CALL[:-1]}, {option}=...)` needs as many queries as keys. Got {queries} and {keys}: pass a mask."
+        )
+    return queries
 
 
 def _same_document(inputs: Inputs, documents: Any) -> Tensor:
@@ -65,11 +73,7 @@ def _same_document(inputs: Inputs, documents: Any) -> Tensor:
     ):
         kind = documents.dtype if isinstance(documents, Tensor) else type(documents).__name__
         raise TypeError(f"`{call}` must be a tensor of integers. Got {kind}.")
-    length = inputs.q.shape[-2]
-    if inputs.k.shape[-2] != length:
-        raise ValueError(
-            f"`{call}` needs as many queries as keys. Got {length} and {inputs.k.shape[-2]}: pass a mask."
-        )
+    length = _length(inputs, "documents")
     wanted = (*inputs.q.shape[:-3], length)
     if documents.ndim < 1 or documents.shape[-1] != length or not broadcasts(documents.shape, wanted):
         raise ValueError(f"`{call}` must broadcast to the shape {wanted}. Got {tuple(documents.shape)}.")
