@@ -20,16 +20,13 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 
-from regmax.kernels.triton import attention, launch, row_kernels
-from regmax.kernels.triton.attention_kernels import (
-    attention_candidates,
-    attention_gather,
-    attention_key_grads,
-    attention_products,
-    dropout_of_queries,
-    dropout_of_slots,
-)
-from regmax.kernels.triton.long_attention import long_attention, long_attention_grads
+from regmax.kernels.triton import attention, candidates, launch, row_kernels
+from regmax.kernels.triton.attention_candidates import attention_candidates
+from regmax.kernels.triton.attention_products import attention_gather, attention_key_grads, attention_products
+from regmax.kernels.triton.attention_top2 import candidates_in_one_pass, list_queries, order_candidates
+from regmax.kernels.triton.dropout import dropout_of_slots
+from regmax.kernels.triton.long_attention import long_attention
+from regmax.kernels.triton.long_attention_grads import long_attention_grads
 from regmax.kernels.triton.long_products import long_products
 from regmax.kernels.triton.long_rows import long_rows
 from regmax.kernels.triton.products import row_products
@@ -42,8 +39,8 @@ TARGETS = {
 }
 _CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 _KINDS = ("sparsemax", "fusedmax", "oscarmax", "sqpnormmax", "sqpnormmax_15", "entmax", "entmax_15")
-_INTEGERS = {"COLUMN", "RANK", "COUNT", "KEPT", "PLACE"}
-_LONG_INTEGERS = {"SEED", "ROW", "ENTRY", "START", "MASK_SLICE", "BIAS_SLICE"}
+_INTEGERS = {"COLUMN", "RANK", "COUNT", "KEPT", "PLACE", "LIST", "SIZE"}
+_LONG_INTEGERS = {"SEED", "ENTRY", "START", "MASK_SLICE", "BIAS_SLICE"}
 _INPUTS = {"X", "V", "Q", "K"}
 
 
@@ -83,9 +80,12 @@ def cases() -> Iterator[Case]:
                     half = {**case.constants, "R": rows // 2}
                     case = case._replace(name=case.name.replace(f"{rows}x", f"{rows // 2}x"), constants=half)
                 yield case._replace(name=f"{case.name} {inputs}", inputs=inputs, work=work)
-    for d, blocks in attention.BLOCKS.items():
+    for d, blocks in candidates.BLOCKS.items():
         yield from _attention_cases(d, *blocks)
-    yield Case("dropout_of_queries", dropout_of_queries, {"B": 256})
+    for _, slots in launch.TILES:
+        tile = {"R": candidates.QUERIES, "C": slots}
+        yield Case(f"order_candidates {candidates.QUERIES}x{slots}", order_candidates, tile)
+    yield Case("list_queries", list_queries, {"B": launch.CHUNK})
     yield Case("dropout_of_slots", dropout_of_slots, {"B": 256, "C": 128})
 
 
@@ -93,41 +93,64 @@ def _attention_cases(d: int, queries: int, keys: int, warps: int) -> Iterator[Ca
     """Attention with a mask and a bias, in bfloat16 as in training; all mappings at one head dimension."""
     flags = {"CAUSAL": True, "HAS_MASK": True, "HAS_BIAS": True, "EPS": 2.0**-23}
     for _, slots in launch.TILES if d == 64 else launch.TILES[-1:]:
-        rows, label = attention.QUERIES, f"{d} {attention.QUERIES}x{slots}"
+        rows, label = candidates.QUERIES, f"{d} {candidates.QUERIES}x{slots}"
         for name in _KINDS if (d, slots) == (64, 128) else ("fusedmax",):
             number = getattr(row_kernels, name.upper()).value
-            block = {"M": queries, "B": keys, "D": d, "C": slots, "KIND": number}
-            candidates = Case(
-                f"attention_candidates {name} {d} {queries}x{keys}", attention_candidates, {**block, **flags}
-            )
-            yield candidates._replace(inputs="bf16", options={"num_warps": warps})
+            block = {"M": queries, "B": keys, "D": d, "C": slots, "KIND": number, "LISTED": False, **flags}
+            label_of_block = f"attention_candidates {name} {d} {queries}x{keys}"
+            options = {"num_warps": warps}
+            yield Case(label_of_block, attention_candidates, block, "bf16", options=options)
             sizes = {"R": rows, "D": d, "E": d, "C": slots, "KIND": number, "ATOMIC": True, "DROPOUT": True}
             yield Case(f"attention_products {name} {label}", attention_products, sizes, "bf16")
         sizes = {"R": rows, "D": d, "C": slots, "DROPOUT": True}
         yield Case(f"attention_gather {label}", attention_gather, sizes, "bf16")
+    yield from _one_pass_cases(d)
+    yield from _long_attention_cases(d, flags)
+    sizes = {"D": d, "E": d, "C": 128, "DROPOUT": True}
+    yield Case(f"attention_key_grads {d}", attention_key_grads, sizes, "bf16")
+
+
+def _one_pass_cases(d: int) -> Iterator[Case]:
+    """Candidates in one pass, which have neither mask nor bias; and the listed queries of two passes."""
+    if d not in candidates.ONE_PASS:
+        return
+    queries, keys, warps = candidates.ONE_PASS[d]
+    flags = {"CAUSAL": True, "EPS": 2.0**-23}
+    for name in _KINDS if d == 64 else ("fusedmax",):
+        if name != "oscarmax":
+            block = {"D": d, "C": 128, "KIND": getattr(row_kernels, name.upper()).value, **flags}
+            label = f"candidates_in_one_pass {name} {d} {queries}x{keys}"
+            sizes = {**block, "M": queries, "B": keys}
+            yield Case(label, candidates_in_one_pass, sizes, "bf16", options={"num_warps": warps})
+    queries, keys, warps = candidates.BLOCKS[d]
+    sizes = {**block, "M": queries, "B": keys, "HAS_MASK": False, "HAS_BIAS": False, "LISTED": True}
+    label = f"attention_candidates {name} {d} {queries}x{keys} listed"
+    yield Case(label, attention_candidates, sizes, "bf16", options={"num_warps": warps})
+
+
+def _long_attention_cases(d: int, flags: dict[str, Any]) -> Iterator[Case]:
+    """The queries that overflow; in deterministic mode for the mapping with scans."""
+    keys, chunk = attention.keys_at_once(d, d), attention.CHUNK
     for name in _KINDS if d == 64 else ("fusedmax", "oscarmax"):
         number = getattr(row_kernels, name.upper()).value
         block = {
-            "B": attention.keys_at_once(d, d),
-            "CHUNK": attention.CHUNK,
+            "B": keys,
+            "CHUNK": chunk,
             "D": d,
             "E": d,
             "C": 128,
             "KIND": number,
+            "DROPOUT": True,
+            **flags,
         }
-        block = {**block, **flags, "DROPOUT": True}
-        label = f"{name} {d}"
-        yield Case(f"long_attention {label}", long_attention, block, "bf16", options=attention.LONG_OPTIONS)
-        block = {**block, "SCAN": attention.SCAN, "WANTS_BIAS": True}
-        yield Case(
-            f"long_attention_grads {label}",
-            long_attention_grads,
-            block,
-            "bf16",
-            options=attention.LONG_OPTIONS,
-        )
-    sizes = {"D": d, "E": d, "C": 128, "DROPOUT": True}
-    yield Case(f"attention_key_grads {d}", attention_key_grads, sizes, "bf16")
+        options = attention.LONG_OPTIONS
+        yield Case(f"long_attention {name} {d}", long_attention, block, "bf16", options=options)
+        atomic = {"ATOMIC": True, "WANTS_KEYS": True, "WANTS_BIAS": True}
+        ordered = {"ATOMIC": False, "WANTS_KEYS": True, "WANTS_BIAS": False}
+        for added, suffix in ((atomic, ""), (ordered, " ordered"))[: 2 if name == "fusedmax" else 1]:
+            constants = {**block, "SCAN": attention.SCAN, **added}
+            label = f"long_attention_grads {name} {d}{suffix}"
+            yield Case(label, long_attention_grads, constants, "bf16", options=options)
 
 
 def _row_cases(name: str, rows: int, slots: int) -> Iterator[Case]:
@@ -208,7 +231,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", default="", help="part of the names of the kernels to compile")
-    parser.add_argument("--case", default="", help="the whole name of one kernel")
+    parser.add_argument("--case", action="append", help="the whole name of a kernel to compile")
     parser.add_argument("--target", choices=TARGETS, action="append", help="default: all")
     given = parser.parse_args()
     targets = given.target or list(TARGETS)
@@ -216,7 +239,7 @@ def main() -> int:
     print("|---" * (len(targets) + 1) + "|")
     worst = 0
     for case in cases():
-        if given.only not in case.name or given.case not in ("", case.name):
+        if given.only not in case.name or (given.case and case.name not in given.case):
             continue
         usages = [compiled(case, target) for target in targets]
         cells = (f"{u.registers} / {u.shared} / {u.stack} ({u.seconds:.1f} s)" for u in usages)

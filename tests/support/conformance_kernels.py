@@ -165,30 +165,14 @@ def has_function(case: Case) -> bool:
     return case.kernel != "prox_oscar" and (not case.kernel.startswith("prox") or bool(case.keep.all()))
 
 
-def torch_front(compiled: bool) -> Implementation:
-    """The public functions on tensors with autograd, eager or by `torch.compile` at any length."""
+def torch_front() -> Implementation:
+    """The public functions on tensors with autograd."""
     import torch
 
-    programs: dict[Any, Any] = {}
-
-    def program(case: Case) -> Any:
-        if not compiled:
-            return lambda x, theta, mask: call(case, x, theta, mask)
-        key = case.kernel, case.theta, case.keep.all()
-        if key not in programs:
-            run = lambda x, theta, mask: call(case, x, theta, mask)  # noqa: E731
-            programs[key] = torch.compile(run, fullgraph=True, dynamic=True, backend="aot_eager")
-        return programs[key]
-
     def run(case: Case) -> Result:
-        # The limit holds for all programs of a function together.
-        with torch._dynamo.config.patch(recompile_limit=1000, accumulated_recompile_limit=10000):
-            return by_autograd(case)
-
-    def by_autograd(case: Case) -> Result:
         x = torch.tensor(case.x[None], requires_grad=True)
         mask = None if case.keep.all() else torch.tensor(case.keep[None])
-        y = program(case)(x, case.theta, mask)
+        y = call(case, x, case.theta, mask)
         if case.v is None:
             return (y.detach().numpy()[0],)
         v = torch.tensor(case.v[None])
@@ -197,10 +181,47 @@ def torch_front(compiled: bool) -> Implementation:
         if case.theta is None:
             return found
         theta = torch.tensor([[case.theta]], dtype=x.dtype, requires_grad=True)
-        again = program(case)(x.detach(), theta, mask)
+        again = call(case, x.detach(), theta, mask)
         (by_theta,) = torch.autograd.grad(again, theta, v)
         # A strength that is rounded to float32 may lie beyond a kink.
         return *found, float(by_theta) if same_structure(case, again.detach().numpy()[0]) else None
 
-    name = "torch.compile" if compiled else "torch, core and autograd"
-    return Implementation(name, run if compiled else by_autograd, has_function)
+    return Implementation("torch, core and autograd", run, has_function)
+
+
+def torch_compiled() -> Implementation:
+    """The public functions by `torch.compile`, with autograd: programs for any number and length of rows.
+
+    Cases of equal length are one batch, with a strength per row. One that is rounded to float32 may lie beyond a kink;
+    then the weights have another structure.
+    """
+    import torch
+
+    def key(case: Case) -> Any:
+        return case.kernel, str(case.x.dtype), len(case.x), bool(case.keep.all())
+
+    @cache
+    def program(kernel: str) -> Any:
+        first = next(case for case in load() if case.kernel == kernel)
+        function = lambda x, theta, mask: call(first, x, theta, mask)  # noqa: E731
+        return torch.compile(function, fullgraph=True, dynamic=True, backend="aot_eager")
+
+    def run(cases: list[Case]) -> list[Result]:
+        first, count = cases[0], len(cases)
+        cases = [*cases, first]  # at least two rows: a compiler makes another program for one
+
+        def rows(parts: list[Any]) -> torch.Tensor:
+            return torch.tensor(np.stack(parts).astype(first.x.dtype))
+
+        x, theta = rows([c.x for c in cases]), rows([[0.1 if c.theta is None else c.theta] for c in cases])
+        v = rows([np.zeros_like(c.x) if c.v is None else c.v for c in cases])
+        mask = None if first.keep.all() else torch.tensor(np.stack([c.keep for c in cases]))
+        leaves = [part.requires_grad_() for part in ((x,) if first.theta is None else (x, theta))]
+        # The limit holds for all programs of a function together.
+        with torch._dynamo.config.patch(recompile_limit=1000, accumulated_recompile_limit=10000):
+            y = program(first.kernel)(x, theta, mask)
+            found = [part.numpy() for part in torch.autograd.grad(y, leaves, v)]
+        y = y.detach().numpy()
+        return [(y[i], found[0][i], *(float(part[i, 0]) for part in found[1:])) for i in range(count)]
+
+    return Implementation("torch.compile", in_groups(key, run), has_function)

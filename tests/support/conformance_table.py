@@ -15,7 +15,15 @@ from importlib.util import find_spec
 
 from conformance import Implementation, judge
 from conformance_frameworks import entmax, javascript, jax_front, keras, onnx
-from conformance_kernels import core, instruction_sets, reference, tensors, torch_front, triton
+from conformance_kernels import (
+    core,
+    instruction_sets,
+    reference,
+    tensors,
+    torch_compiled,
+    torch_front,
+    triton,
+)
 
 TIERS = ("all", "lanes", "whole", "scalar")
 
@@ -28,8 +36,8 @@ RUNNERS: dict[str, tuple[str | None, Callable[[], Implementation]]] = {
         for tier in TIERS
     },
     "tensors": ("torch", tensors),
-    "torch": ("torch", partial(torch_front, compiled=False)),
-    "compile": ("torch", partial(torch_front, compiled=True)),
+    "torch": ("torch", torch_front),
+    "compile": ("torch", torch_compiled),
     "triton": ("triton", triton),
     "jax core": ("jax", partial(jax_front, True)),
     "jax jnp": ("jax", partial(jax_front, False)),

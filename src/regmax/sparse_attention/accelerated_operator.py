@@ -7,130 +7,62 @@ from torch import Tensor
 
 from regmax.kernels import triton
 from regmax.kernels.native.attention import Operands, Problem
-
-_Optional = Tensor | None
+from regmax.sparse_attention.signature import TENSORS, Six, declared, flattened, restored
 
 # Older versions of torch have no such operators: under their compiler attention on an accelerator is dense.
 EXISTS = triton.installed() and hasattr(torch.library, "triton_op")
+_GIVEN = dict.fromkeys(("out_grad", "values", "columns", "ranks", "counts", "kept"), Tensor)
 
 
 def attend(operands: Operands, problem: Problem, seed: Tensor) -> Tensor:
     """The output in float32; head dimensions are padded, all tensors contiguous."""
-    tensors = (*operands, problem.mask, problem.mask_slices, problem.bias_slices, seed)
-    numbers = (
-        problem.kernel,
-        problem.theta,
-        problem.gamma,
-        problem.scale,
-        problem.is_causal,
-        problem.dropout_p,
-    )
-    out: Tensor = torch.ops.regmax.triton_attention(*tensors, *numbers)[0]
+    out: Tensor = torch.ops.regmax.triton_attention(*flattened(operands, problem, seed))[0]
     return out
 
 
-def _forward(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: _Optional,
-    thetas: _Optional,
-    gammas: _Optional,
-    mask: _Optional,
-    mask_slices: _Optional,
-    bias_slices: _Optional,
-    seed: Tensor,
-    kernel: str,
-    theta: float,
-    gamma: float,
-    scale: float,
-    is_causal: bool,
-    dropout_p: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+@declared()
+def _forward(*arguments: Any) -> Six:
     """The output, and the five parts of `kernels.triton.attention.Weights`."""
     from regmax.kernels.triton import attention as kernels
 
-    problem = _problem(mask, mask_slices, bias_slices, kernel, theta, gamma, scale, is_causal, dropout_p)
-    out, weights = kernels.forward(problem, Operands(q, k, v, bias, thetas, gammas), seed)
+    operands, problem, seed = restored(arguments)
+    assert seed is not None
+    out, weights = kernels.forward(problem, operands, seed)
     return out, *weights
 
 
-def _backward(
-    out_grad: Tensor,
-    values: Tensor,
-    columns: Tensor,
-    ranks: Tensor,
-    counts: Tensor,
-    kept: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: _Optional,
-    thetas: _Optional,
-    gammas: _Optional,
-    mask: _Optional,
-    mask_slices: _Optional,
-    bias_slices: _Optional,
-    seed: Tensor,
-    kernel: str,
-    theta: float,
-    gamma: float,
-    scale: float,
-    is_causal: bool,
-    dropout_p: float,
-    wants_bias: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of q, k, v, the bias, thetas and gammas, with their types; empty if there are none."""
+@declared(before=_GIVEN, after={"wants_bias": bool, "deterministic": bool})
+def _backward(out_grad: Tensor, *arguments: Any) -> Six:
+    """The gradients with the operands' types; empty if there are none."""
     from regmax.kernels.triton import attention as kernels
 
-    problem = _problem(mask, mask_slices, bias_slices, kernel, theta, gamma, scale, is_causal, dropout_p)
-    operands = Operands(q, k, v, bias, thetas, gammas)
-    weights = kernels.Weights(values, columns, ranks, counts, kept)
+    *parts, wants_bias, deterministic = arguments
+    operands, problem, seed = restored(tuple(parts[5:]))
+    assert seed is not None
     grads = kernels.backward(
-        problem, operands, weights, out_grad.contiguous(), seed, wants_bias=wants_bias, deterministic=False
-    )
+        problem, operands, kernels.Weights(*parts[:5]), out_grad.contiguous(), seed,
+        wants_bias=wants_bias, deterministic=deterministic,
+    )  # fmt: skip
     return tuple(  # type: ignore[return-value]
-        q.new_empty(0) if grad is None or given is None else grad.to(given.dtype).reshape(given.shape)
+        operands.q.new_empty(0)
+        if grad is None or given is None
+        else grad.to(given.dtype).reshape(given.shape)
         for grad, given in zip(grads, operands, strict=True)
     )
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.save_for_backward(*output[1:], *inputs[:10])
-    ctx.numbers = inputs[10:]
+    ctx.save_for_backward(*output[1:], *inputs[:TENSORS])
+    ctx.numbers = inputs[TENSORS:]
     ctx.mark_non_differentiable(*output[1:])
 
 
-def _gradients(ctx: Any, out_grad: Tensor, *_: Any) -> tuple[_Optional, ...]:
-    wanted = ctx.needs_input_grad[:6]
-    grads = torch.ops.regmax.triton_attention_backward(out_grad, *ctx.saved_tensors, *ctx.numbers, wanted[3])
-    return (*(grad if each else None for grad, each in zip(grads, wanted, strict=True)), *(None,) * 10)
-
-
-def _problem(
-    mask: _Optional,
-    mask_slices: _Optional,
-    bias_slices: _Optional,
-    kernel: str,
-    theta: float,
-    gamma: float,
-    scale: float,
-    is_causal: bool,
-    dropout_p: float,
-) -> Problem:
-    return Problem(
-        kernel,
-        theta,
-        gamma,
-        scale,
-        is_causal,
-        mask,
-        mask_slices,
-        bias_slices,
-        dropout_p,
-        seed=0,
-        recompute=False,
+def _gradients(ctx: Any, out_grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    wanted, deterministic = ctx.needs_input_grad[:6], torch.are_deterministic_algorithms_enabled()
+    grads = torch.ops.regmax.triton_attention_backward(
+        out_grad, *ctx.saved_tensors, *ctx.numbers, wanted[3], deterministic
     )
+    return (*(grad if each else None for grad, each in zip(grads, wanted, strict=True)), *(None,) * 10)
 
 
 if EXISTS:

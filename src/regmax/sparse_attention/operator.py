@@ -13,8 +13,11 @@ from torch import Tensor
 from regmax.kernels.native import attention as core
 from regmax.kernels.native.rows import CHAINED
 from regmax.sparse_attention.function import Wanted
+from regmax.sparse_attention.signature import TENSORS, Six, declared, flattened, restored
 
 _Optional = Tensor | None
+_WEIGHTS = dict.fromkeys(("starts", "columns", "values", "joined"), Tensor)
+_WANTED = dict.fromkeys(("wants_bias", "wants_thetas", "wants_gammas"), bool)
 
 
 def attend(
@@ -22,16 +25,7 @@ def attend(
 ) -> tuple[Tensor, ...]:
     """The output, and as `wanted` the dense weights; head dimensions are padded, all tensors contiguous."""
     keep = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in operands)
-    tensors = (*operands, problem.mask, problem.mask_slices, problem.bias_slices, seed)
-    numbers = (
-        problem.kernel,
-        problem.theta,
-        problem.gamma,
-        problem.scale,
-        problem.is_causal,
-        problem.dropout_p,
-    )
-    out, y, *_ = _attention(*tensors, *numbers, keep, wanted == "dense")
+    out, y, *_ = _attention(*flattened(operands, problem, seed), keep, wanted == "dense")
     return (out, y) if wanted == "dense" else (out,)
 
 
@@ -41,30 +35,12 @@ def _capacity(q: Tensor, k: Tensor) -> int:
 
 
 @torch.library.custom_op("regmax::attention", mutates_args=(), device_types="cpu")
-def _attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: _Optional,
-    thetas: _Optional,
-    gammas: _Optional,
-    mask: _Optional,
-    mask_slices: _Optional,
-    bias_slices: _Optional,
-    seed: _Optional,
-    kernel: str,
-    theta: float,
-    gamma: float,
-    scale: float,
-    is_causal: bool,
-    dropout_p: float,
-    keep: bool,
-    dense: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+@declared(after={"keep": bool, "dense": bool})
+def _attention(*arguments: Any) -> Six:
     """The output, the dense weights, and the four parts of the sparse ones; empty if not wanted."""
-    strengths = kernel, theta, gamma, scale, is_causal, mask, mask_slices, bias_slices, dropout_p
-    problem = _problem(*strengths, seed)
-    operands = _contiguous(core.Operands(q, k, v, bias, thetas, gammas))
+    *shared, keep, dense = arguments
+    operands, problem = _described(shared)
+    q, k = operands.q, operands.k
     capacity = _capacity(q, k) if keep else 0
     out, y, weights = core.forward(problem, operands, keep=keep, dense=dense, capacity=capacity)
     if weights is None:
@@ -75,7 +51,7 @@ def _attention(
 
 
 @_attention.register_fake
-def _(q: Tensor, k: Tensor, v: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+def _(q: Tensor, k: Tensor, v: Tensor, *others: Any) -> Six:
     kernel, keep, dense = others[7], others[-2], others[-1]
     capacity = _capacity(q, k) if keep else 0
     rows = prod(q.shape[:-1]) + 1 if keep else 0
@@ -90,49 +66,19 @@ def _(q: Tensor, k: Tensor, v: Tensor, *others: Any) -> tuple[Tensor, Tensor, Te
 
 
 @torch.library.custom_op("regmax::attention_backward", mutates_args=(), device_types="cpu")
-def _backward(
-    out_grad: Tensor,
-    y_grad: _Optional,
-    starts: Tensor,
-    columns: Tensor,
-    values: Tensor,
-    joined: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: _Optional,
-    thetas: _Optional,
-    gammas: _Optional,
-    mask: _Optional,
-    mask_slices: _Optional,
-    bias_slices: _Optional,
-    seed: _Optional,
-    kernel: str,
-    theta: float,
-    gamma: float,
-    scale: float,
-    is_causal: bool,
-    dropout_p: float,
-    wants_bias: bool,
-    wants_thetas: bool,
-    wants_gammas: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of q, k, v, the bias, thetas and gammas; empty if not wanted."""
-    strengths = kernel, theta, gamma, scale, is_causal, mask, mask_slices, bias_slices, dropout_p
-    problem = _problem(*strengths, seed)
-    operands = _contiguous(core.Operands(q, k, v, bias, thetas, gammas))
-    weights = core.Weights(starts, columns, values, joined)
+@declared(before={"out_grad": Tensor, "y_grad": _Optional, **_WEIGHTS}, after=_WANTED)
+def _backward(out_grad: Tensor, y_grad: _Optional, *arguments: Any) -> Six:
+    """The gradients of all operands; empty if not wanted."""
+    operands, problem = _described(arguments[4:-3])
+    weights = core.Weights(*arguments[:4])
     y_grad = None if y_grad is None else y_grad.contiguous()
-    wanted = wants_bias, wants_thetas, wants_gammas
-    grads = core.backward(problem, operands, weights, out_grad.contiguous(), y_grad, wanted)
+    grads = core.backward(problem, operands, weights, out_grad.contiguous(), y_grad, arguments[-3:])
     # Outputs must not share memory: a strength per query gets the core's own tensor.
-    return tuple(q.new_empty(0) if grad is None else grad for grad in grads)  # type: ignore[return-value]
+    return tuple(operands.q.new_empty(0) if grad is None else grad for grad in grads)  # type: ignore[return-value]
 
 
 @_backward.register_fake
-def _(
-    out_grad: Tensor, y_grad: _Optional, *others: Any
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+def _(out_grad: Tensor, y_grad: _Optional, *others: Any) -> Six:
     q, operands, wanted = others[4], others[4:10], (True, True, True, *others[-3:])
     return tuple(  # type: ignore[return-value]
         torch.empty_like(x, memory_format=torch.contiguous_format)
@@ -143,8 +89,8 @@ def _(
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.save_for_backward(*output[2:], *inputs[:10])
-    ctx.numbers, ctx.dense = inputs[10:16], inputs[17]
+    ctx.save_for_backward(*output[2:], *inputs[:TENSORS])
+    ctx.numbers, ctx.dense = inputs[TENSORS:-2], inputs[-1]
     ctx.set_materialize_grads(False)
 
 
@@ -161,26 +107,19 @@ def _gradients(ctx: Any, out_grad: _Optional, y_grad: _Optional, *_: Any) -> tup
 _attention.register_autograd(_gradients, setup_context=_setup_context)
 
 
-def _problem(
-    kernel: str,
-    theta: float,
-    gamma: float,
-    scale: float,
-    is_causal: bool,
-    mask: _Optional,
-    mask_slices: _Optional,
-    bias_slices: _Optional,
-    dropout_p: float,
-    seed: _Optional,
-) -> core.Problem:
-    mask, mask_slices, bias_slices = (
-        None if x is None else x.contiguous() for x in (mask, mask_slices, bias_slices)
+def _described(arguments: Any) -> tuple[core.Operands, core.Problem]:
+    """Contiguous operands, and the problem with contiguous masks and the seed as a number."""
+    operands, problem, seed = restored(tuple(arguments))
+    operands = core.Operands(*map(_contiguous, operands))  # type: ignore[arg-type]
+    problem = problem._replace(
+        mask=_contiguous(problem.mask),
+        mask_slices=_contiguous(problem.mask_slices),
+        bias_slices=_contiguous(problem.bias_slices),
+        seed=0 if seed is None else int(seed),
+        recompute=True,
     )
-    number = 0 if seed is None else int(seed)
-    return core.Problem(
-        kernel, theta, gamma, scale, is_causal, mask, mask_slices, bias_slices, dropout_p, number, True
-    )
+    return operands, problem
 
 
-def _contiguous(operands: core.Operands) -> core.Operands:
-    return core.Operands(*(None if x is None else x.contiguous() for x in operands))  # type: ignore[arg-type]
+def _contiguous(x: _Optional) -> _Optional:
+    return None if x is None else x.contiguous()

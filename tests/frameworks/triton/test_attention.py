@@ -15,9 +15,11 @@ from interpreted import triton_kernels
 
 import regmax
 from regmax.kernels.triton import attention as kernels
+from regmax.kernels.triton import candidates as finding
 from regmax.kernels.triton import launch
 from regmax.resolver import resolve
 from regmax.sparse_attention import accelerated
+from regmax.sparse_attention.fused import describe
 from regmax.sparse_attention.inputs import check_inputs
 
 MAPPINGS = ["sparsemax", "fusedmax", "oscarmax,lam=0.01", "sqpnormmax", "entmax", "entmax,alpha=1.3"]
@@ -27,7 +29,8 @@ VALUES, GRADIENTS = 3e-6, 2e-5
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks that small inputs fill."""
-    monkeypatch.setattr(kernels, "BLOCKS", dict.fromkeys((16, 32, 64, 128, 256), (32, 32, 4)))
+    monkeypatch.setattr(finding, "BLOCKS", dict.fromkeys((16, 32, 64, 128, 256), (32, 32, 4)))
+    monkeypatch.setattr(finding, "ONE_PASS", dict.fromkeys((16, 32, 64, 128), (32, 16, 4)))
 
 
 @pytest.fixture
@@ -135,13 +138,14 @@ def test_queries_that_overflow_are_computed_on_the_device(few_slots: None, mappi
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("bias_rows", [20, 1])
 def test_queries_that_overflow_know_masks_biases_groups_and_strengths(
-    few_slots: None, deterministic: bool
+    few_slots: None, deterministic: bool, bias_rows: int
 ) -> None:
     generator = torch.Generator().manual_seed(1)
     mask = torch.rand(2, 20, 20, generator=generator) < 0.8
     mask[:, 2] = False
-    bias = 0.1 * torch.randn(2, 20, 20, generator=generator)
+    bias = 0.1 * torch.randn(2, bias_rows, 20, generator=generator)
     bias[:, :, 4] = -torch.inf
     lam = torch.tensor([0.01, 0.05]).reshape(1, 2, 1, 1)
     parts = with_flat_scores(2, 20, 20, 20, 7, kv_heads=1)
@@ -152,11 +156,18 @@ def test_queries_that_overflow_know_masks_biases_groups_and_strengths(
         torch.use_deterministic_algorithms(False)
 
 
-def test_the_operator_of_the_compiler_has_the_same_results(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_the_operator_of_the_compiler_has_the_same_results(
+    monkeypatch: pytest.MonkeyPatch, deterministic: bool
+) -> None:
     monkeypatch.setattr(accelerated, "is_compiling", lambda: True)
     lam = torch.tensor([0.05, 0.2]).reshape(1, 2, 1, 1)
     bias = torch.randn(2, 1, 25, generator=torch.Generator().manual_seed(1))
-    compare(operands(2, 9, 25, 20, 7), mapping="fusedmax", lam=lam, bias=bias)
+    torch.use_deterministic_algorithms(deterministic)
+    try:
+        compare(operands(2, 9, 25, 20, 7), mapping="fusedmax", lam=lam, bias=bias)
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 def test_heads_with_offsets_beyond_32_bits_are_left_to_dense_attention(interpreted: None) -> None:
@@ -188,13 +199,95 @@ def test_a_query_with_nan_gives_nan_and_no_other_does(interpreted: None) -> None
     assert torch.equal(out[0, 0, keep], clean[0, 0, keep])
 
 
-def test_deterministic_gradients_are_those_of_atomics() -> None:
-    parts = operands(2, 20, 25, 16, 16)
+@pytest.fixture
+def deterministic() -> Iterator[None]:
     torch.use_deterministic_algorithms(True)
-    try:
-        compare(parts, mapping="fusedmax")
-    finally:
-        torch.use_deterministic_algorithms(False)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def test_deterministic_gradients_are_those_of_atomics(deterministic: None) -> None:
+    compare(operands(2, 20, 25, 16, 16), mapping="fusedmax")
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["a bias per head", "one bias"])
+def test_owners_of_what_queries_share_add_to_it_in_order(
+    few_slots: None, deterministic: None, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    """No atomics, no host reads, and every number that is added to belongs to one program."""
+    bias = 0.1 * torch.randn(1 if shared else 4, 3, 12, generator=torch.Generator().manual_seed(1))
+    parts = with_flat_scores(4, 3, 12, 16, 16, kv_heads=2)
+    parts[0] *= 0.05
+    monkeypatch.setattr(torch.Tensor, "nonzero", None)
+    monkeypatch.setattr(torch.Tensor, "item", None)
+    compare(parts, mapping="fusedmax", bias=bias, enable_gqa=True)
+    launches = kernels._owners(12, 3, 2, bias, deterministic=True)
+    assert [owners for owners, _, _ in launches] == [2, 3]
+    for owners, (span, length, step), added in launches:
+        queries = [list(range(o * span, min(o * span + length, 12), step)) for o in range(owners)]
+        assert sorted(query for own in queries for query in own) == list(range(12))
+        # Two heads share keys and values; the queries with one number share a bias.
+        owner = {query: o for o, own in enumerate(queries) for query in own}
+        for query in range(12):
+            for other in range(12):
+                if added["WANTS_KEYS"] and query // 6 == other // 6:
+                    assert owner[query] == owner[other]
+                if added["WANTS_BIAS"] and query % 3 == other % 3:
+                    assert owner[query] == owner[other]
+
+
+def found_candidates(parts: list[torch.Tensor], mapping: str, is_causal: bool) -> finding.Weights:
+    with triton_kernels():
+        inputs = check_inputs(*parts, None, None, is_causal, 0.0, None, False)
+        problem, given = describe(inputs, resolve(mapping), recompute=False)
+        return finding.candidates(problem, given, *finding.strengths(problem, given))
+
+
+@pytest.mark.parametrize(
+    "mapping", ["sparsemax", "fusedmax,lam=0.02", "sqpnormmax", "entmax", "entmax,alpha=1.3"]
+)
+@pytest.mark.parametrize("is_causal", [False, True], ids=["all", "causal"])
+def test_one_pass_finds_the_candidates_of_two(
+    monkeypatch: pytest.MonkeyPatch, mapping: str, is_causal: bool
+) -> None:
+    """Also of queries that it leaves to two passes: with three candidates in a bucket, NaN or infinities."""
+    monkeypatch.setattr(finding, "ONE_PASS", {16: finding.BLOCKS[16]})  # as many buckets have the same bound
+    parts = operands(2, 70, 75, 16, 16)
+    parts[0] *= torch.linspace(0.2, 4, 70)[:, None]
+    parts[0][0, 0, 5, 0], parts[0][0, 1, 69, 2] = torch.nan, torch.inf
+    lists: list[int] = []
+    run = finding.run
+
+    def recorded(kernel: Any, x: torch.Tensor, **options: Any) -> Any:
+        launch = run(kernel, x, **options)
+        if kernel is not finding.attention_candidates:
+            return launch
+        # The launch's sizes of lists come after the list, which has one entry per query.
+        return lambda grid, *given, **constants: (
+            lists.extend(given[14].tolist() if constants["LISTED"] else []),
+            launch(grid, *given, **constants),
+        )
+
+    monkeypatch.setattr(finding, "run", recorded)
+    once = found_candidates(parts, mapping, is_causal)
+    assert 2 <= sum(lists) <= 130
+    monkeypatch.setattr(finding, "ONE_PASS", {})
+    twice = found_candidates(parts, mapping, is_causal)
+    assert len(lists) == 2
+    assert torch.equal(once.counts, twice.counts)
+    assert torch.equal(once.kept, twice.kept)
+    assert (once.counts < 0).sum() == 2
+    in_order = mapping.startswith("fusedmax")
+    for row in ((once.counts > 0) & (once.counts <= 128)).nonzero()[:, 0]:
+        size = int(once.counts[row])
+        order = once.columns[row, :size].argsort()
+        assert torch.equal(once.columns[row, :size][order], twice.columns[row, :size])
+        torch.testing.assert_close(
+            once.values[row, :size][order], twice.values[row, :size], rtol=0, atol=1e-5
+        )
+        if in_order:
+            assert torch.equal(order, torch.arange(size))
+            assert torch.equal(once.ranks[row, :size], twice.ranks[row, :size])
 
 
 @pytest.mark.parametrize("overflow", [False, True])

@@ -5,66 +5,27 @@ float16, bfloat16 or float32.
 """
 
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 
 from regmax.kernels.native.attention import Operands, Problem
-from regmax.kernels.triton.attention_kernels import (
-    attention_candidates,
-    attention_gather,
-    attention_key_grads,
-    attention_products,
-    dropout_of_queries,
-    dropout_of_slots,
-)
+from regmax.kernels.triton.attention_products import attention_gather, attention_key_grads, attention_products
+from regmax.kernels.triton.candidates import EPS, QUERIES, Weights, candidates, steps, strengths
+from regmax.kernels.triton.dropout import dropout_of_slots
 from regmax.kernels.triton.launch import kind, run, tile
-from regmax.kernels.triton.long_attention import long_attention, long_attention_grads
+from regmax.kernels.triton.long_attention import long_attention
+from regmax.kernels.triton.long_attention_grads import long_attention_grads
 from regmax.kernels.triton.row_kernels import row_weights
 
-# Queries and keys of a block by head dimension, and warps: the largest without a stack (docs/gpu.md).
-BLOCKS = {16: (64, 32, 8), 32: (64, 32, 8), 64: (64, 32, 8), 128: (64, 32, 8), 256: (32, 32, 8)}
-QUERIES = 4  # of a program that gathers: 16 would spill registers
-WORKERS = (
-    256  # programs that share the queries with more candidates than slots, each with scratch for one row
-)
+# Programs that share the queries with more candidates than slots, each with scratch for one row.
+WORKERS = 256
 CHUNK = 1024  # scores that such a program maps at a time
 # Without a limit NVIDIA's assembler prefers more programs at once to registers, and spills some.
 LONG_OPTIONS = {"num_warps": 8} if torch.version.hip else {"num_warps": 8, "maxnreg": 224}
 SCAN = 128  # scores of a chunk in the gradients of such a query
-_EPS = 2.0**-23
-
-
-class Weights(NamedTuple):
-    """The candidates of every query, in slots: weights, keys and ranks (queries, slots), and two numbers per query."""
-
-    values: Tensor
-    columns: Tensor
-    ranks: Tensor
-    counts: Tensor  # more than there are slots: overflow; -1: NaN
-    kept: Tensor
-
-    @property
-    def refused(self) -> Tensor:
-        """The queries whose gradients take the dense path in deterministic mode. Their number is read by the host."""
-        slots = self.values.shape[1]
-        return ((self.counts > slots) | (self.counts < 0)).nonzero()[:, 0]
-
-
-def strengths(problem: Problem, operands: Operands) -> tuple[Tensor, Tensor]:
-    """theta and gamma of every query."""
-    q = operands.q
-    heads, n = prod(q.shape[:-2]), q.shape[-2]
-
-    def per_query(number: float, given: Tensor | None) -> Tensor:
-        if given is None:
-            return torch.full((heads * n,), number, dtype=torch.float32, device=q.device)
-        value = given.detach().to(device=q.device, dtype=torch.float32)
-        return value.expand(heads, n).reshape(-1).contiguous()
-
-    return per_query(problem.theta, operands.thetas), per_query(problem.gamma, operands.gammas)
 
 
 def forward(problem: Problem, operands: Operands, seed: Tensor) -> tuple[Tensor, Weights]:
@@ -75,25 +36,14 @@ def forward(problem: Problem, operands: Operands, seed: Tensor) -> tuple[Tensor,
     count, groups = heads * n, heads // prod(k.shape[:-2])
     rows, slots = tile(m)
     theta, gamma = strengths(problem, operands)
+    value, column, rank, counts, kept = found = candidates(problem, operands, theta, gamma)
     # No views of shared memory: it would outlive the scratch tensors, and an operator must not return them.
-    value, weights = (q.new_empty((count, slots), dtype=torch.float32) for _ in range(2))
+    weights = torch.empty_like(value)
     ordered = torch.empty_like(value) if problem.kernel == "oscarmax" else value
-    column, rank = (q.new_empty((count, slots), dtype=torch.int32) for _ in range(2))
-    counts, kept = (q.new_empty(count, dtype=torch.int32) for _ in range(2))
-    queries, keys, warps = BLOCKS[d]
-    mask = problem.mask
     number = kind(problem.kernel, problem.theta if operands.thetas is None else None)
-    run(attention_candidates, q, num_warps=warps)(
-        (triton.cdiv(n, queries), heads), q, k, q if mask is None else mask, q if bias is None else bias,
-        counts if mask is None else problem.mask_slices, counts if bias is None else problem.bias_slices,
-        theta, gamma,
-        value, column, rank, counts, kept, n, m, groups, problem.scale,
-        *_steps(mask), *_steps(bias), M=queries, B=keys, D=d, C=slots, KIND=number, CAUSAL=problem.is_causal,
-        HAS_MASK=mask is not None, HAS_BIAS=bias is not None, EPS=_EPS,
-    )  # fmt: skip
     run(row_weights, q)(
         (triton.cdiv(count, rows),), value, ordered, column, rank, counts, kept, theta, weights, count, m, 1,
-        R=rows, C=slots, KIND=number, SCATTER=False, EPS=_EPS,
+        R=rows, C=slots, KIND=number, SCATTER=False, EPS=EPS,
     )  # fmt: skip
     out = q.new_empty((*q.shape[:-1], v.shape[-1]), dtype=torch.float32)
     run(attention_gather, q)(
@@ -105,10 +55,10 @@ def forward(problem: Problem, operands: Operands, seed: Tensor) -> tuple[Tensor,
         (score,), place, sums = _scratch(problem, q, m, 1)
         run(long_attention, q, **LONG_OPTIONS)(
             (min(count, WORKERS),), q, k, v, *inputs, score, place, sums, out, count, n, m, groups,
-            problem.scale, problem.dropout_p, *_steps(mask), *_steps(bias),
+            problem.scale, problem.dropout_p, *steps(problem.mask), *steps(bias),
             B=keys_at_once(d, v.shape[-1]), D=d, E=v.shape[-1], C=slots, KIND=number, **options,
         )  # fmt: skip
-    return out, Weights(weights, column, rank, counts, kept)
+    return out, found._replace(values=weights)
 
 
 def backward(
@@ -121,7 +71,7 @@ def backward(
     wants_bias: bool,
     deterministic: bool,
 ) -> Operands:
-    """The gradients of all operands in float32; in deterministic mode without the queries that are `refused`."""
+    """The gradients of all operands in float32. Nothing is read by the host."""
     q, k, v, bias, thetas, gammas = operands
     n, m, d, e = q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1]
     heads = prod(q.shape[:-2])
@@ -154,15 +104,15 @@ def backward(
         bias_grad = _bias_grad(
             bias, problem.bias_slices, weights.columns, torch.where(used, score_grad, 0), n
         )
-    if not deterministic:
-        inputs, options = _long_arguments(problem, operands, theta, gamma, weights.counts, seed)
-        scratch, place, sums = _scratch(problem, q, m, 5 if problem.kernel == "oscarmax" else 3)
+    inputs, options = _long_arguments(problem, operands, theta, gamma, weights.counts, seed)
+    scratch, place, sums = _scratch(problem, q, m, 5 if problem.kernel == "oscarmax" else 3)
+    for owners, order, wanted in _owners(count, n, groups, bias_grad, deterministic=deterministic):
         run(long_attention_grads, q, **LONG_OPTIONS)(
-            (min(count, WORKERS),), q, k, v, out_grad, *inputs, *scratch[:3], scratch[3:], place, sums,
+            (min(owners, WORKERS),), q, k, v, out_grad, *inputs, *scratch[:3], scratch[3:], place, sums,
             q_grad, k_grad, v_grad, q_grad if bias_grad is None else bias_grad, theta_grad, gamma_grad,
-            count, n, m, groups, problem.scale, problem.dropout_p, *_steps(problem.mask), *_steps(bias),
-            B=keys_at_once(d, e), SCAN=SCAN, D=d, E=e, C=slots, KIND=number,
-            WANTS_BIAS=bias_grad is not None, **options,
+            count, n, m, groups, owners, *order, problem.scale, problem.dropout_p,
+            *steps(problem.mask), *steps(bias), B=keys_at_once(d, e), SCAN=SCAN, D=d, E=e, C=slots, KIND=number,
+            ATOMIC=not deterministic, **wanted, **options,
         )  # fmt: skip
     grads = (
         None if given is None else grad.reshape(heads, n).double().sum_to_size(given.shape)
@@ -171,11 +121,24 @@ def backward(
     return Operands(q_grad, k_grad, v_grad, bias_grad, *grads)
 
 
-def dropout_of(problem: Problem, queries: Tensor, m: int, seed: Tensor) -> Tensor:
-    """The factors of dropout for the scores of some queries, by number: (queries, m), the same as in the kernels."""
-    out = torch.empty((len(queries), m), dtype=torch.float32, device=queries.device)
-    run(dropout_of_queries, queries)((len(queries),), queries, seed, out, m, problem.dropout_p, B=256)
-    return out
+def _owners(
+    count: int, n: int, groups: int, bias_grad: Tensor | None, *, deterministic: bool
+) -> list[tuple[int, tuple[int, int, int], dict[str, bool]]]:
+    """The launches of `long_attention_grads`: the owners of queries; span, length and step; what is added.
+
+    With atomics every query is its own owner. Otherwise the owners of keys and values are the heads of keys, those of a
+    bias its rows, or, if all queries share one row, a single program.
+    """
+    wants_bias = bias_grad is not None
+    if not deterministic:
+        return [(count, (1, 1, 1), {"WANTS_KEYS": True, "WANTS_BIAS": wants_bias})]
+    head = groups * n
+    launches = [(count // head, (head, head, 1), {"WANTS_KEYS": True, "WANTS_BIAS": False})]
+    if bias_grad is not None:
+        by_row = bias_grad.shape[1] > 1
+        owners, order = (n, (1, count, n)) if by_row else (1, (count, count, 1))
+        launches.append((owners, order, {"WANTS_KEYS": False, "WANTS_BIAS": True}))
+    return launches
 
 
 def _factors(problem: Problem, columns: Tensor, seed: Tensor) -> Tensor:
@@ -216,7 +179,7 @@ def _long_arguments(
         "HAS_MASK": mask is not None,
         "HAS_BIAS": bias is not None,
         "DROPOUT": problem.dropout_p > 0,
-        "EPS": _EPS,
+        "EPS": EPS,
     }
     return inputs, options
 
@@ -230,13 +193,6 @@ def _scratch(problem: Problem, q: Tensor, m: int, parts: int) -> tuple[Tensor, T
         torch.empty(size, dtype=torch.int32, device=q.device),
         torch.empty(size, dtype=torch.float64, device=q.device),
     )
-
-
-def _steps(part: Tensor | None) -> tuple[int, int]:
-    """The strides of the slices and rows (slices, rows, keys) of a mask or bias; rows may be one for all queries."""
-    if part is None:
-        return 0, 0
-    return part.stride(0), part.stride(1) if part.shape[1] > 1 else 0
 
 
 def _sorted_entries(key: Tensor, used: Tensor, keys: int) -> tuple[Tensor, Tensor]:

@@ -1,10 +1,13 @@
-"""oscarmax of rows with more candidates than a tile has slots: sorting and pooling in memory, one program per row.
+"""oscarmax of long rows in memory: sorting and pooling, one program per row, and the Jacobian product in chunks.
 
 Every loop is followed by a barrier before another thread's results are read: the threads of a program run on their own.
 """
 
 import triton
 import triton.language as tl
+
+from regmax.kernels.triton.chunks import weights_chunk
+from regmax.kernels.triton.products import oscarmax_sums
 
 
 @triton.jit
@@ -103,3 +106,43 @@ def pooled_weights(Z, PLACE, U, size, lam, B: tl.constexpr, WORK: tl.constexpr):
         ok = s < size
         y = tl.where(s < final, tl.load(U + s, mask=ok, other=0.0) - tau, 0.0)
         tl.store(Z + tl.load(PLACE + s, mask=ok, other=0), tl.maximum(y, 0.0).to(WORK), mask=ok)
+
+
+@triton.jit
+def clusters_in_chunks(
+    Y, V, KEEP, OUT, WEIGHT, DIRECTION, lam, gamma, live, d, y_step, v_step, keep_step,
+    HAS_KEEP: tl.constexpr, WORK: tl.constexpr, R: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    """oscarmax: the support is compacted into scratch memory, with which every chunk that has support is compared.
+
+    Sums are in float64: the gradient of lam multiplies the rounding of a cluster's mean by its size and its place.
+    """
+    along = tl.zeros((R,), tl.float64)
+    count = tl.zeros((R,), tl.int32)
+    spoiled = tl.zeros((R,), tl.int32)
+    for at in range(0, d, B):
+        j = at + tl.arange(0, B)[None, :]
+        y, v, kept = weights_chunk(Y, V, KEEP, j, y_step, v_step, keep_step, live, d, HAS_KEEP, WORK)
+        spoiled = tl.maximum(spoiled, tl.max((y != y).to(tl.int32), 1))
+        support = (y > 0).to(tl.int32)
+        slot = count[:, None] + tl.cumsum(support, 1) - 1
+        tl.store(WEIGHT + slot, y, mask=support > 0)
+        tl.store(DIRECTION + slot, v, mask=support > 0)
+        along += tl.sum(tl.where(y > 0, v, 0.0).to(tl.float64), 1)
+        count += tl.sum(support, 1)
+    centre = along / tl.maximum(count, 1)
+    tl.debug_barrier()
+    by_theta, by_gamma = tl.zeros((R,), tl.float64), tl.zeros((R,), tl.float64)
+    for at in range(0, d, B):
+        j = at + tl.arange(0, B)[None, :]
+        y, v, kept = weights_chunk(Y, V, KEEP, j, y_step, v_step, keep_step, live, d, HAS_KEEP, WORK)
+        others = tl.where(tl.max(tl.max((y > 0).to(tl.int32), 1), 0) > 0, tl.max(count, 0), 0)
+        total, size, above = oscarmax_sums(y, WEIGHT, DIRECTION, 1, 1, others, count[:, None], tl.float64)
+        mean = tl.where((lam > 0)[:, None], total / tl.maximum(size, 1), v.to(tl.float64))
+        place = above.to(tl.float64) + (size - 1).to(tl.float64) / 2
+        product = tl.where(y > 0, mean - centre[:, None], 0.0) / gamma[:, None]
+        product = tl.where(kept & (spoiled > 0)[:, None], float("nan"), product)
+        by_theta -= tl.sum(product * place, 1)
+        by_gamma += tl.sum(tl.where(kept, product * (y - lam[:, None] * place), 0.0), 1)
+        tl.store(OUT + j, product.to(WORK), mask=live & (j < d))
+    return by_theta.to(WORK), by_gamma.to(WORK)

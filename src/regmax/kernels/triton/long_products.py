@@ -7,14 +7,10 @@ neither the length of a row nor the size of its support is limited. The formulas
 import triton
 import triton.language as tl
 
-from regmax.kernels.triton.chains import positions, segment_add
-from regmax.kernels.triton.products import (
-    difference_sign,
-    entmax_strengths,
-    nearest,
-    oscarmax_sums,
-    pnorm_gradients,
-)
+from regmax.kernels.triton.chunks import weights_chunk
+from regmax.kernels.triton.long_chains import chain_in_chunks
+from regmax.kernels.triton.long_clusters import clusters_in_chunks
+from regmax.kernels.triton.products import entmax_strengths, pnorm_gradients
 from regmax.kernels.triton.row_kernels import (
     ENTMAX_15,
     FUSEDMAX,
@@ -22,36 +18,8 @@ from regmax.kernels.triton.row_kernels import (
     SPARSEMAX,
     SQPNORMMAX,
     SQPNORMMAX_15,
-    row_scores,
 )
 from regmax.kernels.triton.simplex import power
-
-
-@triton.jit
-def _chunk(Y, V, KEEP, j, y_step, v_step, keep_step, live, d, HAS_KEEP: tl.constexpr, WORK: tl.constexpr):
-    """Weights and directions, 0 at deleted positions, and which positions are kept."""
-    y, kept = row_scores(Y, KEEP, j, y_step, keep_step, live, d, HAS_KEEP, WORK)
-    v = tl.load(V + j * v_step, mask=kept, other=0.0).to(WORK)
-    return tl.where(kept, y, 0.0), v, kept
-
-
-@triton.jit
-def _last(x, index, B: tl.constexpr):
-    """The last column of a tile."""
-    return tl.sum(tl.where(index == B - 1, x, 0), 1)
-
-
-@triton.jit
-def _known(x, flags, carry):
-    """The latest flagged value up to every slot, or that of the chunks before."""
-    value, known = tl.associative_scan((x, flags), 1, nearest)
-    return tl.where(known != 0, value, carry[:, None])
-
-
-@triton.jit
-def _preceding(x, carry, index):
-    """The entry before every slot; that of the first one is carried."""
-    return tl.where(index == 0, carry[:, None], tl.gather(x, tl.maximum(index - 1, 0), 1))
 
 
 @triton.jit
@@ -81,7 +49,7 @@ def smooth_in_chunks(
     spoiled = tl.zeros((R,), tl.int32)
     for at in range(0, d, B):
         j = at + tl.arange(0, B)[None, :]
-        y, v, kept = _chunk(Y, V, KEEP, j, y_step, v_step, keep_step, live, d, HAS_KEEP, WORK)
+        y, v, kept = weights_chunk(Y, V, KEEP, j, y_step, v_step, keep_step, live, d, HAS_KEEP, WORK)
         spoiled = tl.maximum(spoiled, tl.max((y != y).to(tl.int32), 1))
         y = tl.where(y > 0, y, 0.0)
         s = _slopes(y, theta, KIND)
@@ -108,7 +76,7 @@ def smooth_in_chunks(
     by_theta, by_gamma = zero, zero
     for at in range(0, d, B):
         j = at + tl.arange(0, B)[None, :]
-        y, v, kept = _chunk(Y, V, KEEP, j, y_step, v_step, keep_step, live, d, HAS_KEEP, WORK)
+        y, v, kept = weights_chunk(Y, V, KEEP, j, y_step, v_step, keep_step, live, d, HAS_KEEP, WORK)
         y = tl.where(y > 0, y, 0.0)
         product = lead[:, None] * _slopes(y, theta, KIND) * (v - share[:, None])
         if IS_PNORM:
@@ -124,116 +92,6 @@ def smooth_in_chunks(
         by_gamma += tl.sum(product * gradient, 1)
         tl.store(OUT + j, product, mask=live & (j < d))
     return by_theta, by_gamma
-
-
-@triton.jit
-def chain_in_chunks(
-    Y, V, KEEP, OUT, lam, gamma, live, d, y_step, v_step, keep_step,
-    HAS_KEEP: tl.constexpr, WORK: tl.constexpr, R: tl.constexpr, B: tl.constexpr,
-):  # fmt: skip
-    """fusedmax: running means of segments from the left, whose last one the segment copies from the right.
-
-    An edge of the penalty contributes the difference of the products at its ends, with the sign of that of the weights.
-    """
-    index = positions(R, B)
-    free = (lam == 0)[:, None]
-    zero = tl.zeros((R,), WORK)
-    none = zero - 1  # no neighbour
-    total, along, before = zero, zero, none
-    size = tl.zeros((R,), tl.int32)
-    support = tl.zeros((R,), tl.int32)
-    spoiled = tl.zeros((R,), tl.int32)
-    for at in range(0, d, B):
-        j = at + index
-        y, v, kept = _chunk(Y, V, KEEP, j, y_step, v_step, keep_step, live, d, HAS_KEEP, WORK)
-        spoiled = tl.maximum(spoiled, tl.max((y != y).to(tl.int32), 1))
-        latest = _known(y, kept.to(tl.int32), before)
-        left = _preceding(latest, before, index)
-        before = _last(latest, index, B)
-        start = (kept & ((left != y) | free)).to(tl.int32)
-        sums, fresh = tl.associative_scan((v, start), 1, segment_add)
-        sums = sums + tl.where(fresh != 0, 0.0, total[:, None])
-        sizes, fresh = tl.associative_scan((kept.to(tl.int32), start), 1, segment_add)
-        sizes = sizes + tl.where(fresh != 0, 0, size[:, None])
-        total, size = _last(sums, index, B), _last(sizes, index, B)
-        along += tl.sum(tl.where(y > 0, v, 0.0), 1)
-        support += tl.sum((y > 0).to(tl.int32), 1)
-        tl.store(OUT + j, sums / tl.maximum(sizes, 1), mask=live & (j < d))
-    centre = along / tl.maximum(support, 1)
-    tl.debug_barrier()
-    after, mean = none, zero
-    for chunk in range(tl.cdiv(d, B)):
-        # From the right: the slots of a chunk are read in reverse.
-        j = (tl.cdiv(d, B) - chunk) * B - 1 - index
-        y, v, kept = _chunk(Y, V, KEEP, j, y_step, v_step, keep_step, live, d, HAS_KEEP, WORK)
-        latest = _known(y, kept.to(tl.int32), after)
-        right = _preceding(latest, after, index)
-        after = _last(latest, index, B)
-        end = (kept & ((right != y) | free)).to(tl.int32)
-        means = _known(tl.load(OUT + j, mask=live & (j < d), other=0.0), end, mean)
-        mean = _last(means, index, B)
-        product = tl.where(y > 0, means - centre[:, None], 0.0) / gamma[:, None]
-        product = tl.where(kept & (spoiled > 0)[:, None], float("nan"), product)
-        tl.debug_barrier()
-        tl.store(OUT + j, product, mask=live & (j < d))
-    tl.debug_barrier()
-    by_theta, by_weights, before, product_before = zero, zero, none, zero
-    for at in range(0, d, B):
-        j = at + index
-        y, v, kept = _chunk(Y, V, KEEP, j, y_step, v_step, keep_step, live, d, HAS_KEEP, WORK)
-        product = tl.load(OUT + j, mask=live & (j < d), other=0.0)
-        latest, latest_product = (
-            _known(y, kept.to(tl.int32), before),
-            _known(product, kept.to(tl.int32), product_before),
-        )
-        left, left_product = (
-            _preceding(latest, before, index),
-            _preceding(latest_product, product_before, index),
-        )
-        before, product_before = _last(latest, index, B), _last(latest_product, index, B)
-        by_theta += tl.sum(tl.where(kept, difference_sign(y, left) * (product - left_product), 0.0), 1)
-        by_weights += tl.sum(tl.where(kept, product * y, 0.0), 1)
-    return by_theta, by_weights + lam * by_theta
-
-
-@triton.jit
-def clusters_in_chunks(
-    Y, V, KEEP, OUT, WEIGHT, DIRECTION, lam, gamma, live, d, y_step, v_step, keep_step,
-    HAS_KEEP: tl.constexpr, WORK: tl.constexpr, R: tl.constexpr, B: tl.constexpr,
-):  # fmt: skip
-    """oscarmax: the support is compacted into scratch memory, with which every chunk that has support is compared.
-
-    Sums are in float64: the gradient of lam multiplies the rounding of a cluster's mean by its size and its place.
-    """
-    along = tl.zeros((R,), tl.float64)
-    count = tl.zeros((R,), tl.int32)
-    spoiled = tl.zeros((R,), tl.int32)
-    for at in range(0, d, B):
-        j = at + tl.arange(0, B)[None, :]
-        y, v, kept = _chunk(Y, V, KEEP, j, y_step, v_step, keep_step, live, d, HAS_KEEP, WORK)
-        spoiled = tl.maximum(spoiled, tl.max((y != y).to(tl.int32), 1))
-        support = (y > 0).to(tl.int32)
-        slot = count[:, None] + tl.cumsum(support, 1) - 1
-        tl.store(WEIGHT + slot, y, mask=support > 0)
-        tl.store(DIRECTION + slot, v, mask=support > 0)
-        along += tl.sum(tl.where(y > 0, v, 0.0).to(tl.float64), 1)
-        count += tl.sum(support, 1)
-    centre = along / tl.maximum(count, 1)
-    tl.debug_barrier()
-    by_theta, by_gamma = tl.zeros((R,), tl.float64), tl.zeros((R,), tl.float64)
-    for at in range(0, d, B):
-        j = at + tl.arange(0, B)[None, :]
-        y, v, kept = _chunk(Y, V, KEEP, j, y_step, v_step, keep_step, live, d, HAS_KEEP, WORK)
-        others = tl.where(tl.max(tl.max((y > 0).to(tl.int32), 1), 0) > 0, tl.max(count, 0), 0)
-        total, size, above = oscarmax_sums(y, WEIGHT, DIRECTION, 1, 1, others, count[:, None], tl.float64)
-        mean = tl.where((lam > 0)[:, None], total / tl.maximum(size, 1), v.to(tl.float64))
-        place = above.to(tl.float64) + (size - 1).to(tl.float64) / 2
-        product = tl.where(y > 0, mean - centre[:, None], 0.0) / gamma[:, None]
-        product = tl.where(kept & (spoiled > 0)[:, None], float("nan"), product)
-        by_theta -= tl.sum(product * place, 1)
-        by_gamma += tl.sum(tl.where(kept, product * (y - lam[:, None] * place), 0.0), 1)
-        tl.store(OUT + j, product.to(WORK), mask=live & (j < d))
-    return by_theta.to(WORK), by_gamma.to(WORK)
 
 
 @triton.jit
