@@ -18,6 +18,7 @@ from regmax.plots.figures import save_figure
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "img"
+LINES = "recorded,view=15,also=17.18.20"  # heads of the second layer of a model that was made sparse
 SENTENCE = "The old lighthouse keeper has not seen a single ship since early spring."
 
 
@@ -55,6 +56,8 @@ def screenshots(model: Path | None, report: Path | None) -> None:
             examples = plots.model_examples(model, [SENTENCE])
             page = plots.write_explorer(examples, Path(folder, "model.html"))
             _shot(browser, page, "explorer-heads", "#compare=no", height=960)
+            lines = f"#show=lines&compare=no&row=3&left={LINES}"
+            _shot(browser, page, "explorer-lines", lines, height=820)
         if report is not None:
             _shot(browser, report.resolve(), "report", height=1500)
         browser.close()

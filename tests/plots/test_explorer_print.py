@@ -56,6 +56,35 @@ def test_maps_are_whole_and_nothing_overlaps(
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
+@pytest.mark.parametrize("width", [360, 1280, 1900])
+def test_all_heads_are_on_paper_at_once(tab: Callable[..., Page], tmp_path: Path, width: int) -> None:
+    words = [f"word{k}" for k in range(60)]
+    rng = np.random.default_rng(0)
+    views = [
+        {"name": f"head {k}", "layer": f"layer {k // 3}", "scores": rng.normal(size=(60, 60)).tolist()}
+        for k in range(12)
+    ]
+    content = [{"source": words, "target": words, "views": views}]
+    page = tab(width=width, dark=True).open(
+        write_explorer(parse_examples(content), tmp_path / "page.html"), "#show=heads"
+    )
+    page.call("Emulation.setEmulatedMedia", media="print")
+    # In one step, as the printer: nothing that the page does later is printed.
+    captions = page.evaluate(
+        "(dispatchEvent(new Event('beforeprint')), [...document.querySelectorAll('.head .count')].map("
+        "(one) => one.textContent))"
+    )
+    assert len(captions) == 24
+    assert "…" not in captions
+    page.call(
+        "Emulation.setDeviceMetricsOverride", width=PAPER, height=1000, deviceScaleFactor=1, mobile=False
+    )
+    boxes = page.evaluate(BOXES)
+    assert all(left >= 0 and right <= PAPER for left, _, right, _ in boxes)
+    for (_, _, _, bottom), (_, top, _, _) in pairwise(boxes):
+        assert bottom <= top
+
+
 def test_a_page_prints_to_pdf(tab: Callable[..., Page], page_file: Path) -> None:
     page = tab(dark=True).open(page_file)
     content = base64.b64decode(page.call("Page.printToPDF", printBackground=True)["data"])

@@ -29,11 +29,13 @@ class Heads {
     this.figure.dataset.heads = thumbs.length;
     delete this.figure.dataset.painted;
     this.mark(setting.view);
-    inSlices(
-      `${this.prefix} heads`,
-      painted(thumbs, example, setting, options),
-      () => (this.figure.dataset.painted = thumbs.length),
-    );
+    const steps = painted(thumbs, example, setting, options);
+    const done = () => (this.figure.dataset.painted = thumbs.length);
+    if (!options.whole) return inSlices(`${this.prefix} heads`, steps, done);
+    // The printer does not wait.
+    stopTask(`${this.prefix} heads`);
+    while (!steps.next().done);
+    done();
   }
 
   thumb({ view, number }, k, size) {

@@ -70,19 +70,20 @@ function cellRows(panel, at, { palette, scale, prefix }) {
 
 // One rectangle per sequence of equal weights: no border can appear inside it.
 function rowRuns(panel, at, i, palette, scale) {
-  const gap = 1;
+  const gap = at.cell >= 8 ? 1 : at.cell / 8;
+  const rim = at.tall >= 14 ? 1.5 : at.tall / 10;
   return runs(panel.weights.row(i), panel.scores[i])
     .filter((run) => !run.deleted)
     .map(({ start, stop, weight }) => {
       const x = Math.min(at.column(start), at.column(stop - 1));
       const box = {
         x: x + gap / 2,
-        y: at.row(i) + 1.5,
+        y: at.row(i) + rim,
         width: at.cell * (stop - start) - gap,
-        height: at.tall - 3,
+        height: at.tall - 2 * rim,
       };
       const fill = weight === 0 ? palette.zero : rampColour(palette.ramp, weight / scale);
-      return element("rect", { class: "run", rx: 2, fill, ...box, "data-start": start, "data-stop": stop });
+      return element("rect", { class: "run", rx: Math.min(2, at.tall / 6), fill, ...box, "data-start": start, "data-stop": stop });
     });
 }
 

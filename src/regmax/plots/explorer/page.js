@@ -113,7 +113,7 @@ function draw() {
   written = setTimeout(writeAddress, 200);
 }
 
-// The frame of a notebook has no address of its own.
+// A notebook's frame has no address.
 function writeAddress() {
   if (location.protocol !== "about:") history.replaceState(null, "", formatState(state));
 }

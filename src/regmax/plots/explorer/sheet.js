@@ -32,7 +32,8 @@ class Sheet {
     const [rest, below] = [at.width - at.left, at.height - at.top];
     this.columns = part("columns", at.left, 0, rest, at.top, palette, columnLabels(panel, at));
     this.rows = part("rows", 0, at.top, at.left, below, palette, rowLabels(panel, at));
-    this.painted = panel.target.length * panel.source.length > SMALL;
+    // Chromium prints some canvases 2 % smaller than they are, so that columns and labels part: rectangles if possible.
+    this.painted = panel.target.length * panel.source.length > (this.options.whole ? PLAIN : SMALL);
     this.cells = this.painted
       ? node("canvas", { className: "cells" })
       : part("cells", at.left, at.top, at.body.width, at.body.height, palette);
