@@ -1,6 +1,6 @@
 // fusedmax's whole-row tier: flat rows, in which every score may have weight, as at the start of training.
 // Each lane follows the taut string of one row (algorithms/lane_taut_strings.hpp); unreliable lanes go to the
-// scalar tier.
+// level tier.
 #pragma once
 
 #include <cmath>
@@ -9,6 +9,7 @@
 #include "algorithms/lane_simplex.hpp"
 #include "algorithms/lane_taut_strings.hpp"
 #include "algorithms/workspace.hpp"
+#include "simd/prefix_sums.hpp"
 #include "simd/reduce.hpp"
 
 namespace regmax::REGMAX_ISA {
@@ -21,7 +22,8 @@ class WholeSegments {
 
   // Maps those of the `wanted` rows that are flat, and returns their bits. A row may be stored in
   // Workspace::copies already.
-  uint32_t map(const float* const* x, const int64_t* lengths, const float* lam, uint32_t wanted) {
+  uint32_t map(const float* const* x, const int64_t* lengths, const float* lam, const float* lam_rest,
+               uint32_t wanted) {
     uint32_t flat = 0;
     float sizes[lanes<float>] = {};
     for (int r = 0; r < lanes<float>; ++r) {
@@ -32,6 +34,7 @@ class WholeSegments {
     }
     if (!flat) return 0;
     flat &= ~strings_.run(sizes, lam_, margin_, counts_);
+    if (!flat) return 0;
     pad_groups(sizes);
     uint32_t small = 0;
     flat &= ~project(&small);
@@ -40,7 +43,7 @@ class WholeSegments {
       if (x[r] == copies() + r * w_.copy_stride) {
         flat &= ~(1u << r);  // the scores were overwritten by less accurate ones
       } else {
-        project_in_double(x[r], r);
+        project_in_double(x[r], static_cast<double>(lam[r]) + static_cast<double>(lam_rest[r]), r);
       }
     }
     return flat;
@@ -64,8 +67,7 @@ class WholeSegments {
  private:
   float* copies() const { return static_cast<float*>(w_.copies); }
 
-  // Copies a row relative to its mean if all its scores are above the cut (fusedmax.hpp), with the mean as
-  // the lower bound of sparsemax's threshold. NaN and infinities fail the test.
+  // Copies a row relative to its mean if no score is far above it. NaN and infinities fail the test.
   bool copy_flat(const float* x, int64_t length, int r) {
     if (length > LaneStrings::longest || !(lam_[r] > 0)) return false;
     const V first = splat(x[0]);
@@ -77,8 +79,9 @@ class WholeSegments {
       sum += v - first;
     }
     const float mean = static_cast<float>(sum_lanes(sum) / static_cast<double>(length));  // less x[0]
-    const V cut = splat(mean - 1 / static_cast<float>(length) - 4 * lam_[r]);
-    if (bits(not_at_most(cut, low - first)) || bits(not_at_most(high - first, splat(mean + 8)))) return false;
+    const float above = flat_lams * lam_[r] + flat_shares / static_cast<float>(length);
+    const uint32_t far_above = bits(not_at_most(high - first, splat(mean + above)));
+    if (far_above || bits(not_at_most(splat(mean - 8), low - first))) return false;
     float* const copy = copies() + r * w_.copy_stride;
     for (int64_t i = 0; i < length; i += lanes<float>) {
       store<float>(copy + i, load_left(x + i, length - i, x[0]) - first - splat(mean));
@@ -139,7 +142,8 @@ class WholeSegments {
       sum.add(larger(z - tau, zero) * size);
     });
     const V factor = one / sum.total;
-    const Where<float> is_small = greater(absolute<float>(tau) * 2, top - tau);
+    const V lam = load(lam_);
+    const Where<float> is_small = greater(absolute<float>(tau) * 2, top - tau) | greater(lam, larger(top - tau, one));
     each_group([&](float* values, V) {
       const V z = load(values);
       store<float>(values, select(is_small, z, larger(z - tau, zero) * factor));
@@ -149,31 +153,48 @@ class WholeSegments {
   }
 
   // A row whose segments are known: their values again, from the scores themselves, and the threshold.
-  void project_in_double(const float* x, int r) {
-    double *const z = w_.x, *const sizes = w_.v;
+  void project_in_double(const float* x, double lam, int r) {
+    double *const z = w_.y, *const sizes = w_.v, *const sums = w_.x;
     const int count = counts_[r];
-    const double lam = static_cast<double>(lam_[r]), origin = static_cast<double>(x[0]);
+    if (count == 1) {
+      value_of(0, r) = 1 / end_of(0, r);
+      return;
+    }
+    const Vec<double> origin = splat(static_cast<double>(x[0]));
+    prefix_sums(x, static_cast<int64_t>(end_of(count - 1, r)), sums,
+                [&](Vec<double> v, int64_t) { return v - origin; });
     int64_t begin = 0;
+    double before = 0;
     for (int g = 0; g < count; ++g) {
       const auto end = static_cast<int64_t>(end_of(g, r));
-      double total = 0;
-      for (int64_t i = begin; i < end; ++i) total += static_cast<double>(x[i]) - origin;
-      const double before = g > 0 ? rise(g - 1, r) : 0, after = g + 1 < count ? rise(g, r) : 0;
+      const double after = g + 1 < count ? rise(g, r) : 0;
       sizes[g] = static_cast<double>(end - begin);
-      z[g] = (total + lam * (after - before)) / sizes[g];
+      z[g] = (sums[end] - sums[begin] + lam * (after - before)) / sizes[g];
       begin = end;
+      before = after;
     }
-    double tau = -HUGE_VAL, sum = 0;
+    const double tau = group_threshold(z, sizes, count);
+    for (int g = 0; g < count; ++g) value_of(g, r) = static_cast<float>(larger(z[g] - tau, 0));
+  }
+
+  // Michelot's rounds (simplex.hpp) of groups of equal numbers.
+  static double group_threshold(double* z, double* sizes, int64_t count) {
+    double tau = -HUGE_VAL;
+    store<double>(z + count, splat(-HUGE_VAL));
+    store<double>(sizes + count, Vec<double>{});
     for (double support = -1, size = 0; size != support;) {
       support = size;
-      sum = -1;
-      size = 0;
-      for (int g = 0; g < count; ++g) {
-        if (z[g] > tau) sum += z[g] * sizes[g], size += sizes[g];
+      Vec<double> sums{}, counts{};
+      for (int64_t g = 0; g < count; g += lanes<double>) {
+        const Vec<double> values = load(z + g), n = load(sizes + g);
+        const Where<double> above = greater(values, splat(tau));
+        sums = add_where(above, sums, values * n);
+        counts = add_where(above, counts, n);
       }
-      tau = sum / size;
+      size = sum_lanes(counts);
+      tau = (sum_lanes(sums) - 1) / size;
     }
-    for (int g = 0; g < count; ++g) value_of(g, r) = static_cast<float>(larger(z[g] - tau, 0));
+    return tau;
   }
 
   float end_of(int g, int r) const { return groups_.ends[int64_t{g} * lanes<float> + r]; }
