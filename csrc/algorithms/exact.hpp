@@ -10,17 +10,23 @@
 #include <cmath>
 #include <cstdint>
 #include <new>
+#include <type_traits>
 
 #include "algorithms/integers.hpp"
 
 namespace regmax::REGMAX_ISA {
 
-// Memory for a row; rows that need it are rare, and it may be large.
+// Memory for a row. Few candidates need no allocation; many are rare.
 template <class Item>
 class Items {
  public:
-  explicit Items(int64_t size) : items_(new (std::nothrow) Item[static_cast<std::size_t>(size)]) {}
-  ~Items() { delete[] items_; }
+  explicit Items(int64_t size) {
+    const auto count = static_cast<std::size_t>(size);
+    items_ = count * sizeof(Item) <= sizeof few_ ? new (few_) Item[count] : new (std::nothrow) Item[count];
+  }
+  ~Items() {
+    if (static_cast<void*>(items_) != few_) delete[] items_;
+  }
   Items(const Items&) = delete;
   Items& operator=(const Items&) = delete;
 
@@ -30,6 +36,8 @@ class Items {
   const Item& operator[](int64_t i) const { return items_[i]; }
 
  private:
+  static_assert(std::is_trivially_destructible_v<Item>);
+  alignas(16) char few_[2048];
   Item* items_;
 };
 

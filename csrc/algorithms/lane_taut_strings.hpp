@@ -137,9 +137,9 @@ class LaneStrings {
       log(ends, pieces.begin());
       if (logged_ > log_size) read_log(counts);
       unsure |= ends.unsure;
-      active &= pieces.unfinished();
+      active &= pieces.unfinished() & ~unsure;
       if (round % rounds_between_checks == 0) {
-        const uint32_t slow = active & bits(greater(splat(least_progress(round)), pieces.begin()));
+        const uint32_t slow = active & bits(greater(splat(least_progress(round)), pieces.place()));
         unsure |= slow;
         active &= ~slow;
       }
@@ -151,11 +151,11 @@ class LaneStrings {
  private:
   static constexpr int log_size = 256;
 
-  static constexpr int64_t rounds_between_checks = 16;
+  static constexpr int64_t rounds_between_checks = 8;
 
-  // Where a lane must have arrived, for `string_readings` readings of every score.
+  // Where a lane must have arrived, for `lane_readings` readings of every score.
   static float least_progress(int64_t round) {
-    return static_cast<float>(round * piece<float> - first_readings) / static_cast<float>(string_readings);
+    return static_cast<float>(round * piece<float> - first_lane_readings) / static_cast<float>(lane_readings);
   }
 
   REGMAX_INLINE void read(V place, V (&scores)[piece<float>]) {

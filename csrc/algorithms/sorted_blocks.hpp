@@ -165,13 +165,28 @@ class SortedBlocks {
   Prefix best_;
 };
 
+// Sorts m weights to `sorted`, which has room for another vector. Often most of them are equal: only the others go
+// through the network.
+template <class T>
+inline void sort_weights(const T* y, int64_t m, T* sorted, T* space) {
+  const T common = y[m / 2];
+  int64_t others = 0;
+  for (int64_t i = 0; i < m; i += lanes<T>) {
+    const Vec<T> weights = load_left(y + i, m - i, common);
+    others += append<T>(sorted + others, ~bits(equal(weights, splat(common))) & all_lanes<T>, weights);
+  }
+  sort_row(sorted, others, space);
+  T* const place = std::partition_point(sorted, sorted + others, [=](T weight) { return weight > common; });
+  std::memmove(place + m - others, place, static_cast<std::size_t>(sorted + others - place) * sizeof(T));
+  std::fill_n(place, m - others, common);
+}
+
 // Averages w.v over the groups of equal numbers among the m numbers y; w.y, w.space and w.ends are
 // overwritten.
 template <class T>
 inline void average_equal(const T* y, int64_t m, Workspace& w) {
   T* const sorted = reinterpret_cast<T*>(w.y);
-  std::memcpy(sorted, y, static_cast<std::size_t>(m) * sizeof(T));
-  sort_row(sorted, m, reinterpret_cast<T*>(w.space));
+  sort_weights(y, m, sorted, reinterpret_cast<T*>(w.space));
   const int64_t count = find_ends(sorted, m, 0, w.ends);
   const auto size = [&](int64_t j) { return w.ends[j] - (j > 0 ? w.ends[j - 1] : 0); };
   const Levels<T> levels(sorted, count, size);
@@ -192,8 +207,7 @@ inline void average_equal(const T* y, int64_t m, Workspace& w) {
 template <class T>
 inline double sum_by_rank(const T* y, const T* u, int64_t m, Workspace& w) {
   T* const sorted = reinterpret_cast<T*>(w.y);
-  std::memcpy(sorted, y, static_cast<std::size_t>(m) * sizeof(T));
-  sort_row(sorted, m, reinterpret_cast<T*>(w.space));
+  sort_weights(y, m, sorted, reinterpret_cast<T*>(w.space));
   const int64_t count = find_ends(sorted, m, 0, w.ends);
   const auto begin = [&](int64_t j) { return j > 0 ? w.ends[j - 1] : 0; };
   const Levels<T> levels(sorted, count, [&](int64_t j) { return w.ends[j] - begin(j); });

@@ -26,7 +26,7 @@ struct Fusedmax : HasLam {
   static constexpr Joins joins = Joins::neighbours;
 
   // --- Lane tier ---
-  static bool fits_vectors(double lam) { return lam <= 1; }  // arithmetic in T stays as accurate as the scores
+  static bool fits_vectors(double lam) { return lam <= 1e6; }  // sums in float do not overflow
 
   template <class T>
   class Lanes {
@@ -44,6 +44,7 @@ struct Fusedmax : HasLam {
     // False for rows that are better solved whole, and for rows in which a neighbour of a candidate is -inf:
     // deletion changes adjacency.
     bool add_row(int r, const ScreenedRow<T>& row) {
+      if (row.theta > 1) return false;  // arithmetic in T would be less accurate than the scores
       if (whole<T> != Whole::no && row.count == row.length && row.count > long_chain) return false;
       const Adjacency a = find_adjacency(row.words, row.length, row.count);
       adjacent_[r] = static_cast<Int<T>>(a.adjacent);
@@ -116,18 +117,13 @@ struct Fusedmax : HasLam {
     row.choose_above(-1);
     const double tau = simplex_threshold(row.w.x, row.count, row.w.space);
     row.choose_above(tau - 4 * lam - doubt(row.m, 1 + lam));
-    const double margin = doubt(row.count, 1 + 4 * lam);
-    bool is_sure = pool_chains(row, lam, margin);
-    double* const z = row.w.v;
-    double top = z[0];
-    for (int64_t k = 1; k < row.count; ++k) top = larger(top, z[k]);
-    for (int64_t k = 0; k < row.count; ++k) z[k] -= top;
-    is_sure = row.project(z, margin) && is_sure;
-    if (row.is_final(is_sure)) return;
-    find_edges(row, row.w.joined);
-    row.restore_scores();
-    row.solve_again(is_sure, lam,
-                    [&](auto& exact) { return exact.pool_chains([&](int64_t k) { return row.w.joined[k]; }); });
+    solve(row, lam);
+  }
+  // The same if the candidates, which may be all scores, are chosen already.
+  template <class T>
+  static void map_known(ScalarRow<T>& row, double lam) {
+    if (row.count == row.m && is_one_segment(row, lam)) return row.spread_evenly();
+    solve(row, lam);
   }
 
   // --- Jacobian product ---
@@ -210,6 +206,23 @@ struct Fusedmax : HasLam {
   }
 
  private:
+  // Pools the candidates and projects them.
+  template <class T>
+  static void solve(ScalarRow<T>& row, double lam) {
+    const double margin = doubt(row.count, 1 + 4 * lam);
+    bool is_sure = pool_chains(row, lam, margin);
+    double* const z = row.w.v;
+    double top = z[0];
+    for (int64_t k = 1; k < row.count; ++k) top = larger(top, z[k]);
+    for (int64_t k = 0; k < row.count; ++k) z[k] -= top;
+    is_sure = row.project(z, margin) && is_sure;
+    if (row.is_final(is_sure)) return;
+    find_edges(row, row.w.joined);
+    row.restore_scores();
+    row.solve_again(is_sure, lam,
+                    [&](auto& exact) { return exact.pool_chains([&](int64_t k) { return row.w.joined[k]; }); });
+  }
+
   // No partial sum of x - mean comes near lam: the whole row is one segment.
   template <class T>
   static bool is_one_segment(const ScalarRow<T>& row, double lam) {

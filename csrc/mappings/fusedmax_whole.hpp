@@ -1,6 +1,6 @@
 // fusedmax's whole-row tier: flat rows, in which every score may have weight, as at the start of training.
 // Each lane follows the taut string of one row (algorithms/lane_taut_strings.hpp); unreliable lanes go to the
-// scalar tier.
+// level tier.
 #pragma once
 
 #include <cmath>
@@ -21,7 +21,8 @@ class WholeSegments {
 
   // Maps those of the `wanted` rows that are flat, and returns their bits. A row may be stored in
   // Workspace::copies already.
-  uint32_t map(const float* const* x, const int64_t* lengths, const float* lam, uint32_t wanted) {
+  uint32_t map(const float* const* x, const int64_t* lengths, const float* lam, const float* lam_rest,
+               uint32_t wanted) {
     uint32_t flat = 0;
     float sizes[lanes<float>] = {};
     for (int r = 0; r < lanes<float>; ++r) {
@@ -32,13 +33,17 @@ class WholeSegments {
     }
     if (!flat) return 0;
     flat &= ~strings_.run(sizes, lam_, margin_, counts_);
+    if (!flat) return 0;
     pad_groups(sizes);
     uint32_t small = 0;
     flat &= ~find_support(&small);
-    for (int r = 0; r < lanes<float>; ++r) {
-      // The scores were overwritten by rounded ones, which have too few digits for small weights.
-      if (small >> r & 1 && x[r] == copies() + r * w_.copy_stride) flat &= ~(1u << r);
-      if (flat >> r & 1) project(x[r], r);
+    for (uint32_t rest = flat; rest; rest &= rest - 1) {
+      const int r = __builtin_ctz(rest);
+      if (small >> r & 1 && x[r] == copies() + r * w_.copy_stride) {
+        flat &= ~(1u << r);  // the scores were overwritten by rounded ones, which have too few digits for small weights
+      } else {
+        project(x[r], static_cast<double>(lam[r]) + static_cast<double>(lam_rest[r]), r);
+      }
     }
     return flat;
   }
@@ -61,8 +66,7 @@ class WholeSegments {
  private:
   float* copies() const { return static_cast<float*>(w_.copies); }
 
-  // Copies a row relative to its mean if all its scores are above the cut (fusedmax.hpp), with the mean as
-  // the lower bound of sparsemax's threshold. NaN and infinities fail the test.
+  // Copies a row relative to its mean if no score is far above it. NaN and infinities fail the test.
   bool copy_flat(const float* x, int64_t length, int r) {
     if (length > LaneStrings::longest || !(lam_[r] > 0)) return false;
     const V first = splat(x[0]);
@@ -74,8 +78,9 @@ class WholeSegments {
       sum += v - first;
     }
     const float mean = static_cast<float>(sum_lanes(sum) / static_cast<double>(length));  // less x[0]
-    const V cut = splat(mean - 1 / static_cast<float>(length) - 4 * lam_[r]);
-    if (bits(not_at_most(cut, low - first)) || bits(not_at_most(high - first, splat(mean + 8)))) return false;
+    const float above = flat_lams * lam_[r] + flat_shares / static_cast<float>(length);
+    const uint32_t far_above = bits(not_at_most(high - first, splat(mean + above)));
+    if (far_above || bits(not_at_most(splat(mean - 8), low - first))) return false;
     float* const copy = copies() + r * w_.copy_stride;
     for (int64_t i = 0; i < length; i += lanes<float>) {
       store<float>(copy + i, load_left(x + i, length - i, x[0]) - first - splat(mean));
@@ -141,10 +146,14 @@ class WholeSegments {
   // From pooled scores to weights. The support is known: its values are computed again, in double from the scores
   // themselves, because the pooled scores are rounded to the last digits of lam and of the largest score, not to those
   // of the weights.
-  void project(const float* x, int r) {
+  void project(const float* x, double lam, int r) {
     double* const z = w_.x;
     const int count = counts_[r];
-    const double lam = static_cast<double>(lam_[r]), origin = static_cast<double>(x[0]);
+    if (count == 1) {
+      value_of(0, r) = 1 / end_of(0, r);
+      return;
+    }
+    const double origin = static_cast<double>(x[0]);
     double sum = -1, support = 0;
     int64_t begin = 0;
     for (int g = 0; g < count; ++g) {
@@ -185,9 +194,8 @@ class WholeSegments {
   Workspace& w_;
   LaneGroups groups_;
   LaneStrings strings_;
-  float lam_[lanes<float>], size_[lanes<float>] = {},
-                            margin_[lanes<float>] = {};  // of scores less lam, and their rounding
-  float tau_[lanes<float>];
+  float lam_[lanes<float>], tau_[lanes<float>];
+  float size_[lanes<float>] = {}, margin_[lanes<float>] = {};  // of scores less lam, and their rounding
   int counts_[lanes<float>];
   int most_ = 1;
 };

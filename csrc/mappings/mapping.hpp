@@ -23,6 +23,7 @@
 //   whole_first              the row length up to which it precedes the lane tier
 //   whole_first_with_maxima  the same if the maxima by lane are known, as in attention; may be missing
 //   Moments<T>, Segments<T>, Powers<T>  the solver of that kind; by_powers has no lane tier
+//   map_known(row, theta)    by_segments: as map, of a row whose candidates are chosen (rows/level_rows.hpp)
 //   Squares, squares         with Powers: the mapping that serves one strength, and that strength
 //
 //   Product                  J v as sums over the support (products.hpp)

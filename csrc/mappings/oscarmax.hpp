@@ -37,7 +37,7 @@ struct Oscarmax : HasLam {
 
     // False for uniform rows, which the scalar tier recognises.
     bool add_row(int r, const ScreenedRow<T>& row) {
-      if (row.count == row.length && is_one_cluster(row.x, row.length, row.top, row.theta * row.gamma)) return false;
+      if (row.count == row.length && is_one_cluster(row.x, row.length, row.top, row.theta, row.gamma)) return false;
       // Too many of them only make the certificate stricter.
       low_count_[r] = static_cast<T>(count_above(row.x, row.length, row.top, row.lowest(low_cut_[r] * row.gamma)));
       return true;
@@ -118,7 +118,7 @@ struct Oscarmax : HasLam {
   template <class T>
   static void map(ScalarRow<T>& row, double lam) {
     if (lam == 0) return row.map_sparsemax();
-    if (is_one_cluster(row.x, row.m, row.top, lam * row.gamma)) return row.spread_evenly();
+    if (is_one_cluster(row.x, row.m, row.top, lam, row.gamma)) return row.spread_evenly();
     for (double bound = -1;;) {
       row.choose_above(bound);
       const double tau = try_candidates(row, lam, bound);
@@ -209,13 +209,17 @@ struct Oscarmax : HasLam {
   }
 
  private:
-  // max - min <= lam m / 2: the whole row is one cluster (isotonic.hpp).
+  // max - min <= lam m / 2: the whole row is one cluster (isotonic.hpp). Ties count if nothing was rounded: fma has
+  // the sign of the exact difference.
   template <class T>
-  static bool is_one_cluster(const T* x, int64_t m, T top, double lam) {
+  static bool is_one_cluster(const T* x, int64_t m, T top, double lam, double gamma) {
     Vec<T> low = splat(top);
     for (int64_t i = 0; i < m; i += lanes<T>) low = smaller(load_left(x + i, m - i, top), low);
-    const double range = static_cast<double>(top) + static_cast<double>(max_lanes<T>(-low));
-    return range <= lam * static_cast<double>(m) / 2 * (1 - 1e-15);
+    const double high = static_cast<double>(top), least = -static_cast<double>(max_lanes<T>(-low));
+    const double range = high - least, half = static_cast<double>(m) / 2, scaled = lam * gamma;
+    if (range <= scaled * half * (1 - 1e-15)) return true;
+    const double back = high - range, error = (high - (range + back)) + (back - least);
+    return error == 0 && std::fma(lam, gamma, -scaled) == 0 && std::fma(scaled, half, -range) >= 0;
   }
 
   template <class T>

@@ -231,15 +231,18 @@ class JoinedPositions {
 
   template <class T>
   bool average_clusters(const T* y, T* v) const {
-    T means[most_joined];
-    for (int k = 0; k < count_; ++k) {
-      T sum{}, size{};
+    constexpr int size = most_joined + lanes<T>;
+    T weights[size] = {}, values[most_joined], means[size];  // no weight is zero
+    for (int k = 0; k < count_; ++k) weights[k] = y[positions_[k]], values[k] = v[positions_[k]];
+    for (int k = 0; k < count_; k += lanes<T>) {
+      const Vec<T> own = load(weights + k), one = splat(T(1));
+      Vec<T> sum{}, count{};
       for (int j = 0; j < count_; ++j) {
-        const bool same = y[positions_[j]] == y[positions_[k]];
-        sum += same ? v[positions_[j]] : T(0);
-        size += same ? T(1) : T(0);
+        const Where<T> same = equal(own, splat(weights[j]));
+        sum = add_where(same, sum, splat(values[j]));
+        count = add_where(same, count, one);
       }
-      means[k] = sum / size;
+      store<T>(means + k, sum / count);
     }
     for (int k = 0; k < count_; ++k) v[positions_[k]] = means[k];
     return true;

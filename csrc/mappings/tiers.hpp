@@ -94,6 +94,13 @@ class ScalarRow {
     read_candidates();
   }
 
+  // Those with bits in `words`.
+  void choose_words(const uint64_t* words) {
+    std::copy_n(words, words_of(m), w.chosen);
+    count = compact_row(x, words, m, candidates());
+    read_candidates();
+  }
+
   // All scores, as they are: for proximal operators, which have no threshold.
   void choose_unshifted() {
     set_all(w.chosen, m);

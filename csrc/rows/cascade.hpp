@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "rows/lane_rows.hpp"
+#include "rows/level_rows.hpp"
 #include "rows/scalar_row.hpp"
 #include "rows/whole_rows.hpp"
 #include "runtime/tiers.hpp"
@@ -19,8 +20,9 @@ constexpr int64_t first_with_maxima<Mapping, std::void_t<decltype(Mapping::whole
     Mapping::whole_first_with_maxima;
 
 // Short rows of some mappings go to the whole-row tier at once; all others to the lane tier, then to the
-// whole-row tier, and what these leave to the scalar tier. A forced tier (runtime/tiers.hpp) removes the
-// others, except the scalar one, which serves what the forced one leaves.
+// whole-row tier, those of fusedmax to the level tier, and what these leave to the scalar tier. A forced tier
+// (runtime/tiers.hpp) removes the others, except the scalar one, which serves what the forced one leaves; the level
+// tier goes with the whole-row tier.
 template <class T, class Mapping>
 class Cascade {
  public:
@@ -30,7 +32,8 @@ class Cascade {
         lanes_first_(forced == Tier::any ? d > whole_first(has_maxima) : forced == Tier::lanes),
         whole_(forced == Tier::any || forced == Tier::whole),
         lane_rows_(w),
-        whole_rows_(w) {}
+        whole_rows_(w),
+        level_rows_(w) {}
 
   // Maps the rows of `fast`, and those of `slow` by the scalar tier.
   template <class Out>
@@ -40,7 +43,8 @@ class Cascade {
     if (whole_ && left) {
       const uint32_t before = left;
       left = whole_rows_.run(rows, left, out);
-      if (Mapping::template whole<T> == Whole::by_segments) costly_ += __builtin_popcount(before & ~left);
+      if (by_segments && left) left = level_rows_.run(rows, left, out);
+      if (by_segments) costly_ += __builtin_popcount(before & ~left);
     }
     for (left |= slow; left; left &= left - 1) costly_ += !map_scalar_row<T, Mapping>(__builtin_ctz(left), w_, out);
   }
@@ -61,6 +65,7 @@ class Cascade {
   int64_t costly_rows() const { return costly_; }
 
  private:
+  static constexpr bool by_segments = Mapping::template whole<T> == Whole::by_segments;
   static constexpr bool by_powers = Mapping::template whole<T> == Whole::by_powers;
   static constexpr int64_t whole_first(bool has_maxima) {
     return has_maxima ? first_with_maxima<Mapping> : Mapping::whole_first;
@@ -70,6 +75,7 @@ class Cascade {
   bool lanes_first_, whole_;
   std::conditional_t<by_powers, NoRows, LaneRows<T, Mapping>> lane_rows_;
   WholeRows<T, Mapping> whole_rows_;
+  std::conditional_t<by_segments, LevelRows<Mapping>, NoRows> level_rows_;
   int64_t costly_ = 0;
 };
 

@@ -139,6 +139,7 @@ class DenseRows {
     if (call_.support) nonzero_bits(y(r), call_.d, support(r));
     if (!call_.joined) return;
     if (Mapping::joins == Joins::anywhere) return nonzero_bits(y(r), call_.d, joined(r));
+    if (Mapping::on_simplex && count_bits(kept, call_.d) == call_.d) return find_joined(y(r), joined(r));
     find_joined(y(r), kept, !Mapping::on_simplex, joined(r));
   }
 
@@ -217,6 +218,20 @@ class DenseRows {
   void expand_in_place(uint64_t* words, const uint64_t* kept) {
     std::memcpy(w_.words, words, static_cast<std::size_t>(words_) * sizeof(uint64_t));
     expand_row_bits(w_.words, kept, call_.d, words);
+  }
+
+  // The same if all positions are kept, on the simplex.
+  void find_joined(const T* y, uint64_t* joined) const {
+    uint64_t carry = 0;
+    for (int64_t i = 0; i < call_.d; i += 64) {
+      uint64_t same = 0;  // as the next
+      for (int64_t k = i; k < i + 64 && k < call_.d; k += lanes<T>) {
+        const Vec<T> value = load_left(y + k, call_.d - k, T(0)), next = load_left(y + k + 1, call_.d - k - 1, T(0));
+        same |= static_cast<uint64_t>(bits(equal(value, next)) & bits(greater(value, Vec<T>{}))) << (k - i);
+      }
+      joined[i / 64] = same << 1 | carry;
+      carry = same >> 63;
+    }
   }
 
   // A position is joined if it has the same value as the kept position before it, so that the weights and the

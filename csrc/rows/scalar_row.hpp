@@ -30,6 +30,20 @@ inline bool find_scores(const SourceRow<T>& row, Workspace& w, int64_t* count) {
   return bad == 0;
 }
 
+// Writes the weights of a mapped row, of which w.kept are the bits of the scores.
+template <class T, class Mapping, class Out>
+bool write_scalar_row(int r, const ScalarRow<T>& scores, int64_t d, Workspace& w, Out& out) {
+  T* const values = static_cast<T*>(w.candidates);
+  for (int64_t k = 0; k < scores.count; ++k) values[k] = static_cast<T>(w.y[k]);
+  uint64_t* words = w.chosen;
+  if (scores.m < d) {
+    words = w.words;
+    expand_row_bits(w.chosen, w.kept, d, words);
+  }
+  out.template write_chosen<Mapping>(r, values, words, w.kept, scores.is_uniform && scores.m == d);
+  return scores.is_uniform;
+}
+
 // Maps row r of an output. A row with NaN or +inf among its kept scores is NaN; one without kept scores is
 // zero.
 template <class T, class Mapping, class Out>
@@ -48,15 +62,19 @@ bool map_scalar_row(int r, Workspace& w, Out& out) {
   }
   ScalarRow<T> scores(x, kept, row.gamma, w);
   Mapping::map(scores, row.theta);
-  T* const values = static_cast<T*>(w.candidates);
-  for (int64_t k = 0; k < scores.count; ++k) values[k] = static_cast<T>(w.y[k]);
-  uint64_t* words = w.chosen;
-  if (kept < row.d) {
-    words = w.words;
-    expand_row_bits(w.chosen, w.kept, row.d, words);
-  }
-  out.template write_chosen<Mapping>(r, values, words, w.kept, scores.is_uniform && kept == row.d);
-  return scores.is_uniform;
+  return write_scalar_row<T, Mapping>(r, scores, row.d, w, out);
+}
+
+// The same for a row of `length` finite scores x of which the candidates are known.
+template <class T, class Mapping, class Out>
+void map_known_row(int r, const T* x, int64_t length, const uint64_t* candidates, Workspace& w, Out& out) {
+  const SourceRow<T> row = out.scalar_row(r);
+  clear_bits(w.kept, row.d);
+  set_bits(w.kept, 0, length);
+  ScalarRow<T> scores(x, length, row.gamma, w);
+  scores.choose_words(candidates);
+  Mapping::map_known(scores, row.theta);
+  write_scalar_row<T, Mapping>(r, scores, row.d, w, out);
 }
 
 }  // namespace regmax::REGMAX_ISA

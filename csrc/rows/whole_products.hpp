@@ -65,11 +65,14 @@ class WholeProducts {
   // The direction of a row: v, or a copy of it with group means. False if the row is left, or written already
   // by the mapping's own pass.
   REGMAX_INLINE bool find_direction(const ProductGroup<T>& rows, int r) {
-    if (!rows.support || !rows.joined) return write_alone(rows, r);
+    if (!rows.support || !rows.joined) return write_alone(rows, r), false;
     const uint64_t *const support = rows.support + r * rows.words, *const joined = rows.joined + r * rows.words;
     int64_t count = 0;
     for (int64_t i = 0; i < rows.words; ++i) count += __builtin_popcountll(joined[i] & support[i]);
-    return count == 0 || (count <= most_joined && average(rows, r)) || write_alone(rows, r);
+    const bool is_all = count == rows.d, is_few = count <= most_joined;
+    if (count == 0 || (is_few && !is_all && average(rows, r))) return true;
+    // A row that is all joined may be uniform, which the mapping's pass sees at once.
+    return !write_alone(rows, r) && is_few && is_all && average(rows, r);
   }
 
   bool average(const ProductGroup<T>& rows, int r) {
@@ -80,7 +83,7 @@ class WholeProducts {
     return joins_->average_few(joined, rows.y + r * rows.d, copy);
   }
 
-  // Always false: there is nothing left to do here.
+  // Whether the mapping's own pass wrote the row.
   bool write_alone(const ProductGroup<T>& rows, int r) {
     const T* const y = rows.y + r * rows.d;
     const uint64_t* const support = (rows.support ? rows.support : words_) + r * rows.words;
@@ -90,7 +93,7 @@ class WholeProducts {
         count_bits(support, rows.d) > 1 && joins_->multiply_whole(y, rows.v + r * rows.d, support, joined, rows.d,
                                                                   rows.scale[r], rows.out + r * rows.d, w_);
     written_ |= static_cast<uint32_t>(written) << r;
-    return false;
+    return written;
   }
 
   // The partial sums over the support, whose words are `given` or found; returns its size.

@@ -300,7 +300,7 @@ class SegmentRows {
   uint32_t run(const RowGroup<T>& rows, uint32_t wanted, Out& out) {
     const T* x[lanes<T>];
     for (int r = 0; r < lanes<T>; ++r) x[r] = rows.scaled && wanted >> r & 1 ? divided(rows, r) : rows.x[r];
-    const uint32_t mapped = segments_.map(x, rows.length, rows.theta, wanted);
+    const uint32_t mapped = segments_.map(x, rows.length, rows.theta, rows.theta_rest, wanted);
     for (uint32_t rest = mapped; rest; rest &= rest - 1) {
       const int r = __builtin_ctz(rest);
       out.write_segments(r, rows.length[r], segments_);

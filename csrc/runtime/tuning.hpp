@@ -57,6 +57,15 @@ constexpr int64_t few_scores = 32;        // up to this many, a sort that carrie
 // A taut string that reads more than so many scores, and then every score more often than this, goes to the linear-time
 // dynamic programme.
 constexpr int64_t string_readings = 6, first_readings = 128;
+// The same in lanes, from which rows go to the level tier.
+constexpr int64_t lane_readings = 4, first_lane_readings = 32;
+
+// Rounds of screening by level sets (algorithms/lane_levels.hpp), each about 0.3 ns a score; most rows settle in 3
+// to 6.
+constexpr int most_levels = 8;
+// A row is flat, and followed by taut strings, if its largest score is above the mean by at most so many lam, and
+// shares of an even distribution. Other rows have few candidates after screening by level sets.
+constexpr float flat_lams = 2, flat_shares = 4;
 
 // --- Blocks of work ---
 // Block boundaries are fixed, so results do not depend on the number of threads.

@@ -1,0 +1,131 @@
+// The level tier: rows of which a tier's cut excludes too little, or in which it left a decision. Level sets
+// (algorithms/lane_levels.hpp) leave few candidates. Up to max_candidates are solved exactly, one row per lane; the
+// scalar tier solves the others.
+#pragma once
+
+#include <cstdint>
+
+#include "algorithms/lane_exact_chains.hpp"
+#include "algorithms/lane_levels.hpp"
+#include "rows/group.hpp"
+#include "rows/scalar_row.hpp"
+#include "simd/candidates.hpp"
+
+namespace regmax::REGMAX_ISA {
+
+template <class Mapping>
+class LevelRows {
+  using T = float;
+
+ public:
+  explicit LevelRows(Workspace& w) : w_(w), levels_(w.groups, w.space, w.d) {}
+
+  // Maps the `wanted` rows of a group; returns the bits of those that are left.
+  template <class Out>
+  uint32_t run(const RowGroup<T>& rows, uint32_t wanted, Out& out) {
+    const uint32_t known = find_levels(rows, wanted & ~overwritten(rows));
+    uint32_t many = 0;
+    filled_ = 0;
+    for (uint32_t rest = known; rest; rest &= rest - 1) {
+      const int r = __builtin_ctz(rest);
+      if (!add_row(rows, r, out.scalar_row(r))) many |= 1u << r;
+      if (filled_ == lanes<double>) solve(rows, out);
+    }
+    if (filled_) solve(rows, out);
+    for (uint32_t rest = many; rest; rest &= rest - 1) {
+      const int r = __builtin_ctz(rest);
+      map_known_row<T, Mapping>(r, rows.x[r], rows.length[r], words(rows, r), w_, out);
+    }
+    return wanted & ~known;
+  }
+
+ private:
+  // The whole-row tier has overwritten rows in its own memory.
+  uint32_t overwritten(const RowGroup<T>& rows) const {
+    uint32_t found = 0;
+    for (int r = 0; r < lanes<T>; ++r) {
+      found |= static_cast<uint32_t>(rows.x[r] == static_cast<T*>(w_.copies) + r * w_.copy_stride) << r;
+    }
+    return found;
+  }
+
+  uint32_t find_levels(const RowGroup<T>& rows, uint32_t wanted) {
+    if (!wanted || rows.d > LaneLevels::longest) return 0;
+    T lam[lanes<T>], gamma[lanes<T>];
+    for (int r = 0; r < lanes<T>; ++r) {
+      gamma[r] = rows.scaled ? rows.gamma[r] : T(1);
+      lam[r] = rows.theta[r] * gamma[r];
+    }
+    return levels_.choose(rows.x, rows.length, lam, gamma, wanted, w_.kept_bits, words_of(rows.d));
+  }
+
+  // Not the memory of a compacted row, which is not among these rows.
+  uint64_t* words(const RowGroup<T>& rows, int r) const { return w_.kept_bits + r * words_of(rows.d); }
+
+  // A lane of the problem; false if the row has too many candidates, or if double does not hold them exactly.
+  bool add_row(const RowGroup<T>& rows, int r, const SourceRow<T>& source) {
+    const uint64_t* const chosen = words(rows, r);
+    const int64_t length = rows.length[r], count = count_bits(chosen, length);
+    const double lam = source.theta * source.gamma;
+    if (count > max_candidates || std::fma(source.theta, source.gamma, -lam) != 0) return false;
+    T* const x = static_cast<T*>(w_.candidates);
+    compact_row(rows.x[r], chosen, length, x);
+    if (!fits_grid(x, count, source.gamma)) return false;
+    const Adjacency a = find_adjacency(chosen, length, static_cast<int>(count));
+    T top = x[0];
+    for (int64_t k = 1; k < count; ++k) top = x[k] > top ? x[k] : top;
+    const int lane = filled_++;
+    if (lane == 0) p_ = ExactProblem{};
+    for (int64_t k = 0; k < count; ++k) {
+      p_.x[k][lane] = static_cast<double>(x[k]) - static_cast<double>(top);
+      p_.q[k][lane] = -static_cast<double>((a.left_edge >> k & 1) + (a.right_edge >> k & 1));
+    }
+    row_[lane] = r;
+    adjacent_[lane] = a.adjacent;
+    p_.adjacent[lane] = static_cast<Int<double>>(a.adjacent);
+    p_.counts[lane] = static_cast<double>(count);
+    p_.lam[lane] = lam;
+    p_.gamma[lane] = source.gamma;
+    p_.count = count > p_.count ? static_cast<int>(count) : p_.count;
+    return true;
+  }
+
+  static bool fits_grid(const T* x, int64_t count, double gamma) {
+    double size = gamma;
+    for (int64_t k = 0; k < count; ++k) size = larger(size, std::fabs(static_cast<double>(x[k])));
+    const DoubleGrid grid(size);
+    bool fits = grid.has(gamma);
+    for (int64_t k = 0; k < count; ++k) fits &= grid.has(static_cast<double>(x[k]));
+    return fits;
+  }
+
+  template <class Out>
+  void solve(const RowGroup<T>& rows, Out& out) {
+    Vec<double> y[max_candidates];
+    LaneExactChains(p_).solve(y);
+    for (int lane = 0; lane < filled_; ++lane) {
+      const int count = static_cast<int>(p_.counts[lane]);
+      T* const values = values_ + lanes<T>;
+      for (int k = 0; k < max_candidates; ++k) values[k] = k < count ? static_cast<T>(y[k][lane]) : T(0);
+      out.write_candidates(row_[lane], values, words(rows, row_[lane]), count,
+                           [&] { return equal_neighbours(values) & adjacent_[lane]; });
+    }
+    filled_ = 0;
+  }
+
+  static uint64_t equal_neighbours(const T* values) {
+    uint64_t same = 0;
+    for (int k = 0; k < max_candidates; k += lanes<T>)
+      same |= static_cast<uint64_t>(bits(equal(load(values + k), load(values + k - 1)))) << k;
+    return same;
+  }
+
+  Workspace& w_;
+  LaneLevels levels_;
+  ExactProblem p_;
+  int filled_ = 0, row_[lanes<double>];
+  uint64_t adjacent_[lanes<double>];
+  T values_[max_candidates + 64 + 2 * lanes<T>] = {};
+};
+
+}  // namespace regmax::REGMAX_ISA

@@ -1,0 +1,56 @@
+"""fusedmax's screening by level sets: rows of which most scores lie within 4 lam of the threshold, float32."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fronts import TIERS, forced_tier
+
+from regmax.kernels import native, reference
+
+KINDS = ("normal", "ties", "ramp", "sawtooth", "harmonic", "flat", "offset")
+
+
+def rows(kind: str, d: int, n: int = 11) -> np.ndarray:
+    """Float32 rows whose sums double holds exactly, and others."""
+    rng = np.random.default_rng(d)
+    i = np.arange(d)
+    made = {
+        "normal": rng.normal(size=(n, d)),
+        "flat": 0.03 * rng.normal(size=(n, d)),
+        "ties": rng.integers(3, size=(n, d)) / 4,
+        "offset": 1000 + rng.integers(5, size=(n, d)) / 8,
+        "ramp": np.tile(0.5 * i / d, (n, 1)),
+        "sawtooth": np.tile(np.float32(0.1) * (i % 8), (n, 1)),
+        "harmonic": np.tile(1 / (i + 1), (n, 1)),
+    }
+    return made[kind].astype(np.float32)
+
+
+def assert_same(y: np.ndarray, expected: np.ndarray) -> None:
+    """The same support, the same segments, and weights up to an ulp of 1."""
+    np.testing.assert_array_equal(y > 0, expected > 0)
+    edges = expected[:, 1:] != expected[:, :-1]
+    assert not np.any((y[:, 1:] != y[:, :-1]) & ~edges)
+    np.testing.assert_allclose(y, expected, rtol=0, atol=1.2e-7)
+
+
+@pytest.mark.parametrize("tier", [None, *TIERS])
+@pytest.mark.parametrize("d", [1, 2, 3, 16, 65, 200])
+@pytest.mark.parametrize("lam", [0.01, 0.1, 0.25, 1.0, 10.0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_levels_keep_every_weight(kind: str, lam: float, d: int, tier: str | None) -> None:
+    x = rows(kind, d)
+    expected = reference.argmax("fusedmax", x.astype(np.float64), theta=lam)
+    with forced_tier(tier):
+        assert_same(native.argmax("fusedmax", x, theta=lam), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("lam", "gamma"), [(0.1, 0.5), (1.0, 2.0), (0.1, 0.3), (2.0, 1.0)])
+def test_rows_of_different_lengths_and_strengths(kind: str, lam: float, gamma: float) -> None:
+    """A group of rows with prefix masks: every lane ends at its own place."""
+    x = rows(kind, 70)
+    keep = np.arange(70) < np.random.default_rng(1).integers(1, 71, size=(len(x), 1))
+    expected = reference.argmax("fusedmax", x.astype(np.float64), keep, lam, gamma=gamma)
+    assert_same(native.argmax("fusedmax", x, keep, lam, gamma=gamma), expected)
