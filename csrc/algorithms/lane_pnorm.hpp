@@ -72,13 +72,15 @@ template <class T>
 inline uint32_t lane_sqpnormmax(const Vec<T>* x, int count, Vec<T>* y, Vec<T>* tau) {
   Vec<T> largest = splat(T(1));
   const CubicRoot<T> root = lane_cubic_root<T>(x, count, 24, &largest);
-  const Vec<T> factor = splat(T(1)) / root.sum, least = lane_doubt<T>(largest);
+  const Vec<T> factor = splat(T(1)) / root.sum;
+  Vec<T> nearest = splat(-nothing<T>);
   for (int k = 0; k < count; ++k) {
-    const Vec<T> z = x[k] + largest;
-    y[k] = select(greater(z, least), z * z * factor, Vec<T>{});  // the threshold is irrational (pnorm.hpp)
+    const Vec<T> z = x[k] + largest, above = larger(z, Vec<T>{});
+    nearest = smaller(absolute<T>(z), nearest);
+    y[k] = above * above * factor;
   }
   *tau = -largest;
-  return root.unsettled;
+  return root.unsettled | doubtful<T>(nearest, lane_doubt<T>(largest));
 }
 
 }  // namespace regmax::REGMAX_ISA

@@ -16,6 +16,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "runtime/tuning.hpp"
 #include "simd/exp2_log2.hpp"
 #include "simd/reduce.hpp"
 
@@ -47,10 +48,11 @@ constexpr int careful_scale_bits = 64;
 template <class T>
 constexpr T careful_scale = T(18446744073709551616.0);  // 2^64
 
-// Careful terms, and what decides whether a score has weight: w and log2 w, which is 0 outside the support.
+// Careful terms, and what decides whether a score has weight: w, and inside the support w and log2 w again, outside 1
+// and 0.
 template <class T>
 struct CarefulTerms : PowerTerms<T> {
-  Vec<T> w, log_w;
+  Vec<T> w, inside_w, log_w;
 };
 
 // The same for c / m in two parts, times `careful_scale`. Scores that are equal have the same rounding errors, which
@@ -71,23 +73,25 @@ REGMAX_INLINE CarefulTerms<T> careful_power_terms(Vec<T> x, Vec<T> rate, Vec<T> 
   const Vec<T> scaled =
       normal_exp2<T, FloatBits<T>::exp_terms, careful_scale_bits>(larger(exponent * logarithm, splat(lowest)));
   const Vec<T> power = select(inside, scaled, Vec<T>{}), r = power * safe;
-  return {{r, power, r * safe}, w, logarithm};
+  return {{r, power, r * safe}, w, safe, logarithm};
 }
 
-// Whether rounding may decide which scores of a row have weight: a score is at the threshold, or its weight is half the
-// least number.
+// Whether rounding may decide which scores of a row have weight, because a score is at the threshold or its weight is
+// half the least number; or whether a weight is so small that rounding changes its powers.
 template <class T>
-struct SupportDoubt {
-  Vec<T> exponent, vanishing;  // log2 r of such a weight
-  Vec<T> least_w = splat(T(1)), least_distance = splat(T(1));
+struct SmallWeights {
+  Vec<T> exponent, vanishing;  // log2 r of half the least number
+  Vec<T> nearest = splat(-nothing<T>), least_w = nearest, least_distance = nearest;
 
   REGMAX_INLINE void add(const CarefulTerms<T>& terms) {
     const Vec<T> log_r = times_plus(exponent, terms.log_w, terms.log_w);
-    least_w = smaller(absolute<T>(terms.w), least_w);
+    nearest = smaller(absolute<T>(terms.w), nearest);
+    least_w = smaller(terms.inside_w, least_w);
     least_distance = smaller(absolute<T>(log_r - vanishing), least_distance);
   }
-  bool is_unsure(Vec<T> doubt) const {
-    return bits(greater(splat(careful_rounding<T>), least_w)) | bits(greater(doubt, least_distance));
+  bool are_unsure(T vanishing_doubt, T steep_w) const {
+    return bits(greater(splat(careful_rounding<T>), nearest)) | bits(greater(splat(steep_w), least_w)) |
+           bits(greater(splat(vanishing_doubt), least_distance));
   }
 };
 
@@ -134,6 +138,13 @@ struct PowerExponents {
   Vec<T> vanishing_doubt() const {
     const Vec<T> inverse_w = normal_exp2<T>(smaller(a * -FloatBits<T>::least, splat(T(21))));
     return times_plus(inverse_w / a, splat(T(log2_e) * careful_rounding<T>), splat(T(0.02)));
+  }
+
+  // Jacobian products consist of the powers y^(1-a), which are proportional to w^(1/a - 1). For a > 1/2 the slope of
+  // this power is the steeper the smaller w is; below this w it exceeds `steepest_power`.
+  Vec<T> steep_w() const {
+    const Vec<T> one = splat(T(1)), some = within<T>(a, T(0.55), T(0.9999)), power = one / some - one;
+    return exp2_of<T>(log2_of<T>(power * splat(T(1 / steepest_power))) / (one - power));
   }
 
   // The relative change of S for a relative change of m: r changes by w^(1/a - 1) (1 - w) / a.

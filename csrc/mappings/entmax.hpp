@@ -118,12 +118,13 @@ struct Entmax15 : JoinsNothing {
     const SquareRoot<T> root = lane_square_root<T>(p.x, p.count, 24, &t);
     // The last step is kept apart from t, where it would be rounded: the weights then sum to one.
     const Vec<T> last = lane_square_step<T>(root.sums), factor = splat(T(0.25));
-    const Vec<T> least = lane_doubt<T>(-t);
+    Vec<T> nearest = splat(-nothing<T>);
     for (int k = 0; k < p.count; ++k) {
-      const Vec<T> z = p.x[k] - t - last;
-      y[k] = select(greater(z, least), z * z * factor, Vec<T>{});  // at the threshold up to rounding: no weight
+      const Vec<T> z = p.x[k] - t - last, above = larger(z, Vec<T>{});
+      nearest = smaller(absolute<T>(z), nearest);
+      y[k] = above * above * factor;
     }
-    return root.unsettled;
+    return root.unsettled | doubtful<T>(nearest, lane_doubt<T>(-t));
   }
 
   // --- Whole-row tier: the sums of z and z^2 over the scores above a first t give their own threshold ---
@@ -134,7 +135,6 @@ struct Entmax15 : JoinsNothing {
   template <class T>
   struct Moments {
     static constexpr int powers = 2;
-    static constexpr bool is_exact = false;  // the threshold is irrational
 
     static Vec<T> guess(const Vec<T>* maxima, bool) {
       Vec<T> t = splat(T(-2));

@@ -37,7 +37,6 @@ struct Sparsemax : JoinsNothing {
   template <class T>
   struct Moments {
     static constexpr int powers = 1;
-    static constexpr bool is_exact = true;  // scores near the threshold are left to exact arithmetic
 
     static Vec<T> guess(const Vec<T>* maxima, bool is_short) {
       return lane_threshold<T>(maxima, lanes<T>, splat(T(-1)), is_short ? 2 : 3).tau;

@@ -185,7 +185,6 @@ struct Sqpnormmax15 : JoinsNothing {
   template <class T>
   struct Moments {
     static constexpr int powers = 3;
-    static constexpr bool is_exact = false;  // the threshold is irrational
 
     static Vec<T> guess(const Vec<T>* maxima, bool) {
       Vec<T> tau = splat(T(-1));

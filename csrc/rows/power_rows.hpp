@@ -87,14 +87,14 @@ class PowerRows {
   }
 
   // Moves m to the roots and replaces the scores of the rows that settle by r, scaled; returns the rows that do not,
-  // and those in which rounding or the last step counts, or decides which scores have weight. The last step is kept
-  // apart from m, where it would be rounded.
+  // and those in which rounding or the last step counts. The last step is kept apart from m, where it would be rounded.
   uint32_t settle(const Powers& powers, uint32_t wanted, Vec<T>* m, Vec<T>* sum) {
     uint32_t moving = wanted, rough = wanted;  // settled rows take one more pass
     Vec<T> sums[3][lanes<T>] = {};
-    T rates[lanes<T>], rests[lanes<T>], exponents[lanes<T>], vanishing[lanes<T>], doubts[lanes<T>];
+    T rates[lanes<T>], rests[lanes<T>], exponents[lanes<T>], vanishing[lanes<T>], doubts[lanes<T>], steep[lanes<T>];
     store<T>(exponents, powers.exponent);
     store<T>(doubts, powers.vanishing_doubt());
+    store<T>(steep, powers.steep_w());
     Vec<T> shift{};
     uint32_t open = wanted, unsure = 0;
     for (int round = 0; round < most_rounds; ++round) {
@@ -107,12 +107,12 @@ class PowerRows {
         const Vec<T> row_rate = splat(rates[r]), rest_of_rate = splat(rests[r]), exponent = splat(exponents[r]);
         const auto careful = [&](Vec<T> x) { return careful_power_terms<T>(x, row_rate, rest_of_rate, exponent); };
         if (!(moving >> r & 1)) {
-          SupportDoubt<T> doubt{exponent, splat(vanishing[r])};
+          SmallWeights<T> small{exponent, splat(vanishing[r])};
           add_up(r, sums, 1 / careful_scale<T>, careful, [&](T* x, const CarefulTerms<T>& terms) {
             store<T>(x, terms.r);
-            doubt.add(terms);
+            small.add(terms);
           });
-          unsure |= static_cast<uint32_t>(doubt.is_unsure(splat(doubts[r]))) << r;
+          unsure |= static_cast<uint32_t>(small.are_unsure(doubts[r], steep[r])) << r;
         } else if (rough >> r & 1) {
           add_up(r, sums, T(1), [&](Vec<T> x) { return rough_power_terms<T>(x, row_rate, exponent); });
         } else {

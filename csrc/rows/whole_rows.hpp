@@ -240,45 +240,42 @@ class MomentRows {
   REGMAX_INLINE Written write(int r, Vectors vectors, Out& out) {
     const Vec<T> top = splat(top_[r]), tau = splat(threshold_[r]), rest = splat(rest_[r]), zero{};
     const Vec<T> factor = splat(factor_[r]), margin = splat(-32 * rounding<T> * threshold_[r]);
-    // Scores that are at the threshold up to rounding are decided exactly, or count but have no weight.
-    const Vec<T> least = Moments<T>::is_exact ? zero : margin;
     Vec<T> nearest = splat(std::numeric_limits<T>::infinity());
     const uint64_t* const above = words_ + r * row_words_;
     if constexpr (!Out::unrolls_short_rows) {  // where writing is dear, rows that are not final are not written
       int above_threshold = 0;
       for (int64_t i = 0; i < vectors; ++i) {
         const Vec<T> z = load(x_[r] + i * lanes<T>) - top - tau - rest;
-        if (Moments<T>::is_exact) nearest = smaller(absolute<T>(z), nearest);
+        nearest = smaller(absolute<T>(z), nearest);
         above_threshold += __builtin_popcount(bits(greater(z, zero)));
       }
       if (above_threshold != counts_[r]) return Written::others;
-      if (Moments<T>::is_exact && doubtful<T>(nearest, margin)) return Written::doubtful;
+      if (doubtful<T>(nearest, margin)) return Written::doubtful;
     }
     auto row = out.begin_whole(r);
     const bool skips = !is_constant<Vectors> && step_[r] >= 0;
     int count = 0;
     for_words<T>(vectors, [&](int64_t i, auto size) __attribute__((always_inline)) {
-      uint64_t word = 0, counted = 0;
+      uint64_t word = 0;
       const T* const x = x_[r] + i * lanes<T>;
       if (skips && !above[i / vectors_per_word<T>]) {
         row.put_zeros(i, size);
       } else {
         for (int c = 0; c < size; ++c) {
           const Vec<T> relative = load(x + c * lanes<T>) - top - tau - rest;
-          const Where<T> supported = greater(relative, least);
+          const Where<T> supported = greater(relative, zero);
           const uint32_t positive = bits(supported);
-          if (Moments<T>::is_exact) nearest = smaller(absolute<T>(relative), nearest);
+          nearest = smaller(absolute<T>(relative), nearest);
           word |= static_cast<uint64_t>(positive) << (c * lanes<T>);
-          if (!Moments<T>::is_exact) counted |= static_cast<uint64_t>(bits(greater(relative, zero))) << (c * lanes<T>);
           row.put(i + c, Moments<T>::weight(select(supported, relative, zero), factor), positive);
         }
       }
       row.put_word(i / vectors_per_word<T>, word);
-      count += __builtin_popcountll(Moments<T>::is_exact ? word : counted);
+      count += __builtin_popcountll(word);
     });
     out.end_whole(r);
     if (count != counts_[r]) return Written::others;
-    return Moments<T>::is_exact && doubtful<T>(nearest, margin) ? Written::doubtful : Written::finally;
+    return doubtful<T>(nearest, margin) ? Written::doubtful : Written::finally;
   }
 
   uint64_t* words_;

@@ -7,6 +7,7 @@ import exact_sweep
 import numpy as np
 import pytest
 from exact_cases import Case
+from fronts import forced_tier
 
 from regmax.kernels import native, reference
 
@@ -65,11 +66,8 @@ def test_a_weight_that_is_about_to_vanish(tier: str | None) -> None:
     expected = reference.argmax(
         "entmax", x.astype(np.float64), np.ones(x.shape, bool), float(np.float32(1.9))
     )
-    native.force_tier(tier)
-    try:
+    with forced_tier(tier):
         y = native.argmax("entmax", x, None, float(np.float32(1.9)))
-    finally:
-        native.force_tier(None)
     np.testing.assert_allclose(y, expected, rtol=0, atol=2.4e-7)
 
 
@@ -101,17 +99,17 @@ def test_weights_about_the_least_number_are_rounded_once(tier: str | None, kerne
     for several in (1, 3):  # tops: the sum of the powers, by which they are divided
         x = np.r_[np.zeros(several), -gaps].astype(np.float32)
         expected = reference.argmax(kernel, x[None].astype(np.float64), np.ones((1, x.size), bool), theta)
-        native.force_tier(tier)
-        try:
+        with forced_tier(tier):
             y = native.argmax(kernel, np.tile(x, (8, 1)), None, theta)
-        finally:
-            native.force_tier(None)
         np.testing.assert_array_equal(y > 0, np.tile(expected.astype(np.float32) > 0, (8, 1)))
 
 
 @pytest.mark.skipif(not native.available(), reason="the core was not built")
 @pytest.mark.parametrize("tier", exact_sweep.TIERS)
-@pytest.mark.parametrize(("kernel", "theta"), [("sqpnormmax", 1.25), ("entmax", 1.25), ("entmax", 1.75)])
+@pytest.mark.parametrize(
+    ("kernel", "theta"),
+    [("sqpnormmax", 1.25), ("sqpnormmax", 1.5), ("entmax", 1.25), ("entmax", 1.5), ("entmax", 1.75)],
+)
 @pytest.mark.parametrize("bits", range(18, 25))
 def test_a_score_just_above_the_threshold_has_weight(
     tier: str | None, kernel: str, theta: float, bits: int
@@ -120,11 +118,8 @@ def test_a_score_just_above_the_threshold_has_weight(
     gap = (1 - 2.0**-bits) / (theta - 1 if kernel == "entmax" else 1)
     x = np.array([0, -gap, -2 * gap], np.float32)
     expected = reference.argmax(kernel, x[None].astype(np.float64), np.ones((1, 3), bool), theta)
-    native.force_tier(tier)
-    try:
+    with forced_tier(tier):
         y = native.argmax(kernel, np.tile(x, (8, 1)), None, theta)
-    finally:
-        native.force_tier(None)
     np.testing.assert_array_equal(y > 0, np.tile(expected > 0, (8, 1)))
 
 

@@ -78,3 +78,19 @@ def test_attention_agrees_on_each_tier(mapping: str, scale: float) -> None:
 def test_an_unknown_tier_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"`force_tier\(name\)` must be lanes, whole, scalar or None"):
         native.force_tier("lane")
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0])
+@pytest.mark.parametrize(
+    ("kernel", "theta"), [("entmax", 1.75), ("entmax", 1.9), ("sqpnormmax", 1.75), ("sqpnormmax", 1.9)]
+)
+def test_float32_gradients_are_those_of_the_exact_weights(kernel: str, theta: float, scale: float) -> None:
+    """They are powers such as y^0.1: a small weight must be right to its own digits, not to those of the largest."""
+    rng = np.random.default_rng(6)
+    for d in (16, 128, 512):
+        x = (scale * rng.normal(size=(2000, d))).astype(np.float32)
+        v = rng.normal(size=x.shape).astype(np.float32)
+        weights = native.argmax(kernel, x.astype(np.float64), None, theta)
+        expected = native.jacobian_product(kernel, weights, v.astype(np.float64), None, theta)
+        product = native.jacobian_product(kernel, native.argmax(kernel, x, None, theta), v, None, theta)
+        np.testing.assert_allclose(product, expected, rtol=0, atol=2e-5)
