@@ -11,6 +11,7 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.utils import logging
 
+from regmax.integrations.transformers.allocation import allocate
 from regmax.integrations.transformers.calibration import Calibrate, LayerSums, choose, grid
 from regmax.integrations.transformers.checking import (
     NO_CHOICE,
@@ -37,8 +38,6 @@ from regmax.mappings import parse
 from regmax.resolver import resolve
 
 _CALL = "sparsify_attention(model, batches"
-_TOLERANCES = (1e-6, 1e2)  # the range in which a tolerance is sought that gives a support
-_HALVINGS = 40
 
 Metric = Callable[[PreTrainedModel], float]
 
@@ -69,7 +68,8 @@ def sparsify_attention(
         batches: a few batches of typical inputs, keyword arguments of the model: 100 sentences are enough.
         mapping: the name of a mapping with zeros; a strength in it is fixed, e.g. `"fusedmax,lam=0.1"`.
         tolerance: the largest relative squared error of a head's output.
-        support: the mean number of words to attend to; the tolerance is then the smallest that gives it.
+        support: the mean number of words to attend to, instead of a tolerance: words then go to the heads in which
+            they reduce the errors most.
         strengths: the values to try, by name, instead of the defaults.
         metric: a function of the model, evaluated before and after, for the report.
         distill: a short training against the original afterwards.
@@ -100,9 +100,7 @@ def sparsify_attention(
         before = None if metric is None else float(metric(model))
         original = softmax_implementations(model)
         sums, real = _calibrate(model, row, points, listed, advance)
-        if support is not None:
-            tolerance = _tolerance_for(support, sums)
-        chosen = {module: choose(each, tolerance) for module, each in sums.items()}
+        chosen = _chosen(sums, tolerance, support)
         for module, heads in chosen.items():
             module._modules.pop(ATTRIBUTE, None)
             found = [None if i is None else points[i] for i in heads]
@@ -118,10 +116,11 @@ def sparsify_attention(
         choose_implementation(model, IMPLEMENTATION)
         words, output_error = measure(model, teacher, original, real, listed, advance)
         after = None if metric is None else float(metric(model))
+    heads = tuple(_head_reports(model, sums, chosen, points, words))
     return SparsifyReport(
         mapping=mapping,
-        tolerance=tolerance,
-        heads=tuple(_head_reports(model, sums, chosen, points, words)),
+        tolerance=tolerance if support is None else max(head.error for head in heads),
+        heads=heads,
         output_error=output_error,
         before=before,
         after=after,
@@ -198,29 +197,13 @@ def _calibrate(
     return attend.sums, attend.real
 
 
-def _tolerance_for(support: float, sums: dict[torch.nn.Module, LayerSums]) -> float:
-    """The smallest tolerance at which heads attend to at most `support` words on average."""
-
-    def words(tolerance: float) -> float:
-        total = []
-        for each in sums.values():
-            supports, before = each.supports(), each.words_before / each.queries.clamp_min(1)
-            total += [
-                float(before[head] if i is None else supports[i, head])
-                for head, i in enumerate(choose(each, tolerance))
-            ]
-        return sum(total) / len(total)
-
-    low, high = _TOLERANCES
-    if words(high) > support:
-        raise ValueError(
-            f"`{_CALL}, support=...)` must be at least {words(high):.2f}, the fewest words that the strengths give. "
-            f"Got {support}."
-        )
-    for _ in range(_HALVINGS):
-        middle = (low * high) ** 0.5
-        low, high = (low, middle) if words(middle) <= support else (middle, high)
-    return high
+def _chosen(
+    sums: dict[torch.nn.Module, LayerSums], tolerance: float, support: float | None
+) -> dict[torch.nn.Module, list[int | None]]:
+    """The points of every head: within the tolerance, or with the smallest errors for a number of words."""
+    if support is None:
+        return {module: choose(each, tolerance) for module, each in sums.items()}
+    return dict(zip(sums, allocate(list(sums.values()), support), strict=True))
 
 
 def _restore_weights(model: PreTrainedModel, teacher: PreTrainedModel) -> None:
