@@ -174,8 +174,9 @@ class CsrRows {
     block_.size += __builtin_popcount(positive);
     if constexpr (sizeof(T) == sizeof(int32_t)) {
       if (!columns_[r]) {
-        IntVec<T> places;
-        for (int k = 0; k < lanes<T>; ++k) places[k] = static_cast<int32_t>(first) + k;
+        IntVec<T> places{};
+        for (int k = 0; k < lanes<T>; ++k) places[k] = k;  // a constant, unlike first + k
+        places += static_cast<int32_t>(first);
         const Vec<T> compacted = compress(positive, (Vec<T>)places);  // moves the bits of integers
         std::memcpy(out, &compacted, sizeof compacted);
         return;

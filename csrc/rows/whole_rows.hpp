@@ -158,8 +158,9 @@ class MomentRows {
       }
     };
     for_words<T>(vectors, [&](int64_t i, auto size) __attribute__((always_inline)) {
-      Vec<T> relative[vectors_per_word<T>] = {};
-      Where<T> above[vectors_per_word<T>] = {};
+      // Not initialised: zeroing them took 15 % of the core's samples in attention on 32 keys (AVX2).
+      Vec<T> relative[vectors_per_word<T>];
+      Where<T> above[vectors_per_word<T>];
       uint64_t word = 0;
       for (int c = 0; c < size; ++c) {
         relative[c] = load(x_[r] + (i + c) * lanes<T>) - top;

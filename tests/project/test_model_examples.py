@@ -34,6 +34,23 @@ def test_bert_goes_on_with_fusedmax(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"saved and loaded with fusedmax: accuracy {after:.3f}" in capsys.readouterr().out
 
 
+def test_a_language_model_trains_with_sparse_losses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a text in which every word decides the next one."""
+    example = runpy.run_path(str(EXAMPLES / "language_model.py"))
+    text = tmp_path / "text.txt"
+    text.write_text("one two three four five. " * 300)
+    sizes = ["--steps", "60", "--batch", "8", "--length", "8", "--width", "32", "--words", "20"]
+    options = example["parser"]().parse_args(["--text", str(text), *sizes])
+    results = example["main"](options)
+    assert list(results) == ["softmax", "entmax", "sparsemax"]
+    assert all(found["accuracy"] > 0.95 for found in results.values())
+    assert results["sparsemax"]["words"] < results["entmax"]["words"] < results["softmax"]["words"] == 7
+    printed = capsys.readouterr().out
+    assert all(f"\n{mapping}: one two three four five ." in printed for mapping in results)
+
+
 def test_retrieval_at_other_lengths_keeps_finished_runs(tmp_path: Path) -> None:
     example = runpy.run_path(str(EXAMPLES / "length_generalization.py"))
     sizes = ["--lengths", "16", "40", "--steps", "3", "--sequences", "1"]
