@@ -53,6 +53,7 @@ class LaneLevels {
     for (uint32_t rest = wanted; rest; rest &= rest - 1) {
       const int r = __builtin_ctz(rest);
       write_words(r, lengths[r], words + r * row_words);
+      for (int64_t i = words_of(lengths[r]); i < row_words; ++i) words[r * row_words + i] = 0;
     }
     return wanted;
   }
