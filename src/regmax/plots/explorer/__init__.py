@@ -8,6 +8,7 @@ import base64
 import hashlib
 import html
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from importlib.resources import files
@@ -71,7 +72,7 @@ def explorer_page(examples: Examples, *, before: str = "") -> str:
         1
     """
     style = "\n".join(map(_asset, STYLES))
-    script = "(() => {\n" + "\n".join(map(_asset, SCRIPTS)) + "})();\n"
+    script = "(() => {\n" + "\n".join(map(_script, SCRIPTS)) + "})();\n"
     # Only these exact texts may run: an injected script or style would have another hash.
     policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data: blob:"
     return Template(_asset("template.html")).substitute(
@@ -86,6 +87,11 @@ def explorer_page(examples: Examples, *, before: str = "") -> str:
 
 def _asset(name: str) -> str:
     return files(__name__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _script(name: str) -> str:
+    """A script without the lines that are comments: a tenth of every page would be comments."""
+    return re.sub(r"^\s*//.*\n", "", _asset(name), flags=re.MULTILINE)
 
 
 def palette() -> dict[str, Any]:
