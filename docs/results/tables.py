@@ -1,7 +1,8 @@
 """Write the tables of the README and of real-data.md from the kept results: `python docs/results/tables.py [--check]`.
 
 The table of all tasks has one row per mapping, trained with its defaults, and the mean over seeds, with the deviation
-if there are several. A cell without a run is a dash; a mapping without any has no row. `--check` writes nothing and fails if a page is out of date.
+if there are several. A cell without a run is a dash; a mapping without any has no row. `--check` writes nothing and
+fails if a page is out of date.
 """
 
 import re
@@ -30,9 +31,9 @@ _MISSING = "—"
 _SUMMARY = re.compile(r"^\| attention \| en–de BLEU .*?(?=^(?!\|))", re.MULTILINE | re.DOTALL)
 _ALL = re.compile(r"(?<=^## All tables\n\n).*\Z", re.MULTILINE | re.DOTALL)
 _ABOUT = """\
-`regmax table docs/results/runs --show scores attention --format markdown` prints them. A segment is a maximal sequence of
-adjacent words with exactly equal nonzero weights, a cluster is all words with one weight. *Mass* is the weight on the word
-that is copied; *precision* is how often a word with weight is that word.
+`regmax table docs/results/runs --show scores attention --format markdown` prints them. A segment is a maximal sequence
+of adjacent words with exactly equal nonzero weights, a cluster is all words with one weight. *Mass* is the weight on the
+word that is copied; *precision* is how often a word with weight is that word.
 
 """
 
@@ -109,7 +110,9 @@ def main(arguments: Sequence[str]) -> int:
     made = pages(folders)
     stale = [path for path, text in made.items() if path.read_text(encoding="utf-8") != text]
     if "--check" in arguments:
-        print(*(f"{path} differs from the kept results: run docs/results/tables.py" for path in stale), sep="\n")
+        print(
+            *(f"{path} differs from the kept results: run docs/results/tables.py" for path in stale), sep="\n"
+        )
         return len(stale)
     for path in stale:
         write_atomically(path, made[path])

@@ -18,8 +18,8 @@ def drawn(seed: int) -> list[LayerSums]:
     generator = torch.Generator().manual_seed(seed)
     made = []
     for _ in range(2):
-        words = torch.rand(POINTS, HEADS, generator=generator, dtype=torch.float64).mul(7).add(1).sort(0)[0]
-        falls = torch.rand(POINTS, HEADS, generator=generator, dtype=torch.float64).sort(0, descending=True)[0]
+        words, falls = torch.rand(2, POINTS, HEADS, generator=generator, dtype=torch.float64).sort(1)[0]
+        words, falls = 1 + 7 * words, falls.flip(0)
         norm = torch.rand(HEADS, generator=generator, dtype=torch.float64).add(0.1)
         queries = torch.full((HEADS,), 4.0, dtype=torch.float64)
         made.append(LayerSums(falls * norm, words * 4, norm, queries * BEFORE, queries))
