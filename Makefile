@@ -19,6 +19,8 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Raise instead of falling back to tensor operations, which would leave the core untested.
 export REGMAX_REQUIRE_NATIVE ?= 1
+# Without bytecode every process would compile torch anew.
+unexport PYTHONDONTWRITEBYTECODE
 # pytest runs one process per core, so each uses one thread, which does not spin while it waits.
 export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= PASSIVE
