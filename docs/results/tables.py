@@ -32,8 +32,8 @@ _SUMMARY = re.compile(r"^\| attention \| en–de BLEU .*?(?=^(?!\|))", re.MULTIL
 _ALL = re.compile(r"(?<=^## All tables\n\n).*\Z", re.MULTILINE | re.DOTALL)
 _ABOUT = """\
 `regmax table docs/results/runs --show scores attention --format markdown` prints them. A segment is a maximal sequence
-of adjacent words with exactly equal nonzero weights, a cluster is all words with one weight. *Mass* is the weight on the
-word that is copied; *precision* is how often a word with weight is that word.
+of adjacent words with exactly equal nonzero weights, a cluster is all words with one weight. *Mass* is the weight on
+the word that is copied; *precision* is how often a word with weight is that word.
 
 """
 
