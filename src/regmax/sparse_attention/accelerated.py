@@ -86,9 +86,10 @@ class AcceleratedAttention(Function):
     @staticmethod
     def backward(ctx: Any, out_grad: Tensor) -> Any:
         from regmax.kernels.triton import attention as kernels
+        from regmax.kernels.triton.candidates import Weights
 
         saved = ctx.saved_tensors
-        operands, weights, seed = Operands(*saved[:6]), kernels.Weights(*saved[6:11]), saved[11]
+        operands, weights, seed = Operands(*saved[:6]), Weights(*saved[6:11]), saved[11]
         if torch.is_grad_enabled():
             return (*ctx.again(operands, out_grad, None), None, None, None)
         wide = padded(operands)

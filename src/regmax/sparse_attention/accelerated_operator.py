@@ -22,7 +22,7 @@ def attend(operands: Operands, problem: Problem, seed: Tensor) -> Tensor:
 
 @declared()
 def _forward(*arguments: Any) -> Six:
-    """The output, and the five parts of `kernels.triton.attention.Weights`."""
+    """The output, and the five parts of `kernels.triton.candidates.Weights`."""
     from regmax.kernels.triton import attention as kernels
 
     operands, problem, seed = restored(arguments)
@@ -35,12 +35,13 @@ def _forward(*arguments: Any) -> Six:
 def _backward(out_grad: Tensor, *arguments: Any) -> Six:
     """The gradients with the operands' types; empty if there are none."""
     from regmax.kernels.triton import attention as kernels
+    from regmax.kernels.triton.candidates import Weights
 
     *parts, wants_bias, deterministic = arguments
     operands, problem, seed = restored(tuple(parts[5:]))
     assert seed is not None
     grads = kernels.backward(
-        problem, operands, kernels.Weights(*parts[:5]), out_grad.contiguous(), seed,
+        problem, operands, Weights(*parts[:5]), out_grad.contiguous(), seed,
         wants_bias=wants_bias, deterministic=deterministic,
     )  # fmt: skip
     return tuple(  # type: ignore[return-value]

@@ -56,7 +56,8 @@ def flattened(operands: Operands, problem: Problem, seed: Tensor | None) -> tupl
 
 def restored(arguments: tuple[Any, ...]) -> tuple[Operands, Problem, Tensor | None]:
     """The operands, the problem with a seed of 0, and the seed."""
-    *masks, seed = arguments[6:TENSORS]
+    mask, mask_slices, bias_slices, seed = arguments[6:TENSORS]
     kernel, theta, gamma, scale, is_causal, dropout_p = arguments[TENSORS:]
-    problem = Problem(kernel, theta, gamma, scale, is_causal, *masks, dropout_p, seed=0, recompute=False)
+    numbers = kernel, theta, gamma, scale, is_causal
+    problem = Problem(*numbers, mask, mask_slices, bias_slices, dropout_p, seed=0, recompute=False)
     return Operands(*arguments[:6]), problem, seed

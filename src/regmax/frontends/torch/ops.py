@@ -220,10 +220,10 @@ def call_argmax_learned(
     n = x.numel() // d if d else 0
     (thetas, one_theta), (gammas, one_gamma) = _split(theta), _split(gamma)
     optional, _owners = _more_arguments(x, bits, mask, thetas, gammas)
-    shared = n, d, one_theta, one_gamma, get_num_threads()
-    full = [None, None, None if y32 is None else y32.data_ptr()]
+    code, threads = native.CODES[kernel], get_num_threads()
+    more = *optional, None, None, None if y32 is None else y32.data_ptr()
     pointers = x.data_ptr(), y.data_ptr()
-    native.core.argmax(_code(x), native.CODES[kernel], *pointers, *shared, *optional, *full)
+    native.core.argmax(_code(x), code, *pointers, n, d, one_theta, one_gamma, threads, *more)
     return y
 
 
@@ -264,12 +264,11 @@ def call_product_learned(
     n = y.numel() // d if d else 0
     (thetas, one_theta), (gammas, one_gamma) = _split(theta), _split(gamma)
     optional, _owners = _more_arguments(y, bits, mask, thetas, gammas)
-    wanted = [None, None] if grads is None else [own.data_ptr() for own in grads]
-    full = None if y32 is None else y32.data_ptr()
+    code, threads = native.CODES[kernel], get_num_threads()
+    wanted = (None, None) if grads is None else (grads[0].data_ptr(), grads[1].data_ptr())
+    more = *optional, *wanted, None if y32 is None else y32.data_ptr()
     pointers = y.data_ptr(), v.data_ptr(), out.data_ptr()
-    shared = n, d, one_theta, one_gamma, get_num_threads()
-    code = native.CODES[kernel]
-    native.core.jacobian_product(_code(y), code, *pointers, *shared, *optional, *wanted, full)
+    native.core.jacobian_product(_code(y), code, *pointers, n, d, one_theta, one_gamma, threads, *more)
     return out
 
 

@@ -116,11 +116,11 @@ def sparsify_attention(
         choose_implementation(model, IMPLEMENTATION)
         words, output_error = measure(model, teacher, original, real, listed, advance)
         after = None if metric is None else float(metric(model))
-    heads = tuple(_head_reports(model, sums, chosen, points, words))
+    reports = tuple(_head_reports(model, sums, chosen, points, words))
     return SparsifyReport(
         mapping=mapping,
-        tolerance=tolerance if support is None else max(head.error for head in heads),
-        heads=heads,
+        tolerance=tolerance if support is None else max(head.error for head in reports),
+        heads=reports,
         output_error=output_error,
         before=before,
         after=after,
