@@ -16,16 +16,11 @@
 #include <cmath>
 #include <cstdint>
 
+#include "algorithms/power_terms.hpp"
 #include "simd/exp2_log2.hpp"
 #include "simd/reduce.hpp"
 
 namespace regmax::REGMAX_ISA {
-
-// The terms of one vector; zero outside the support.
-template <class T>
-struct PowerTerms {
-  Vec<T> r, power, rw;  // w^(1/a), w^(1/a - 1), w^(1/a + 1)
-};
 
 // `rate` is c / m and `exponent` 1/a - 1.
 template <class T>
@@ -36,33 +31,6 @@ REGMAX_INLINE PowerTerms<T> power_terms(Vec<T> x, Vec<T> rate, Vec<T> exponent) 
   const Vec<T> power = select(inside, exp2_of<T>(exponent * log2_one_minus<T>(lost, safe)), Vec<T>{});
   const Vec<T> r = power * safe;
   return {r, power, r * safe};
-}
-
-// The same for c / m in two parts. Scores that are equal have the same rounding errors, which add up: in rows with many
-// small weights they change the sum of the terms, and thereby the largest weight, by many units in the last place.
-template <class T>
-REGMAX_INLINE PowerTerms<T> careful_power_terms(Vec<T> x, Vec<T> rate, Vec<T> rate_rest, Vec<T> exponent) {
-  const Vec<T> one = splat(T(1)), share = -x * rate;
-  const Vec<T> rest = product_error<T>(-x, rate, share) - x * rate_rest;
-  const Vec<T> w = (one - share) - rest;
-  const Where<T> inside = greater(w, splat(8 * rounding<T>));
-  const Vec<T> safe = select(inside, w, one);
-  // What rounding took from w: nothing that counts if w is small.
-  const Vec<T> taken = select(inside & greater(w, splat(T(0.5))), ((one - w) - share) - rest, Vec<T>{});
-  const Vec<T> logarithm = times_plus(taken, splat(T(log2_e)), log2_of<T>(safe));
-  const Vec<T> power = select(inside, exp2_of<T>(exponent * logarithm), Vec<T>{});
-  const Vec<T> r = power * safe;
-  return {r, power, r * safe};
-}
-
-// The same to about four digits, for Newton's first steps.
-template <class T>
-REGMAX_INLINE PowerTerms<T> rough_power_terms(Vec<T> x, Vec<T> rate, Vec<T> exponent) {
-  const Vec<T> w = times_plus(x, rate, splat(T(1)));
-  const Where<T> inside = greater(w, splat(T(1e-6)));
-  const Vec<T> power = select(inside, rough_exp2<T>(exponent * rough_log2<T>(larger(w, splat(T(1e-6))))), Vec<T>{});
-  const Vec<T> r = power * w;
-  return {r, power, r * w};
 }
 
 // y^power of weights; zero for those that are zero.
@@ -154,6 +122,60 @@ REGMAX_INLINE Vec<T> stepped(Vec<T> m, Vec<T> step) {
   return m * normal_exp2<T>(within<T>(-step, T(-6), T(1)));
 }
 
+constexpr int most_power_rounds = 12;
+
+// The sums of careful terms, which are lifted.
+template <class T>
+inline PowerSums<T> lowered(const PowerSums<T>& sums) {
+  const Vec<T> scale = splat(static_cast<T>(1 / lifted_one));
+  return {sums.s * scale, sums.c * scale, sums.r * scale};
+}
+
+// Newton's method in log2 m, one row per lane. The first steps come from rough terms. The last step is kept apart from
+// m, where it would be rounded: the root is m (1 - shift). Each row's steps depend on that row only.
+template <class T>
+struct RootSearch {
+  // After a step below `last_step` the error, which is about its square, is below rounding; after one below
+  // `rough_step` rough terms no longer serve.
+  static constexpr T last_step = T(2.5e-4), rough_step = T(0.02);
+
+  Vec<T> m, shift{};
+  uint32_t moving, rough;
+
+  RootSearch(Vec<T> start, uint32_t wanted) : m(start), moving(wanted), rough(wanted) {}
+
+  // c / m, and what is to be added to it.
+  template <class Powers>
+  Vec<T> rate(const Powers& powers, Vec<T>* rest) const {
+    const Vec<T> quotient = powers.c() / m;
+    *rest = times_plus(quotient, shift, quotient_rest<T>(powers.c(), m, quotient));
+    return quotient;
+  }
+
+  // NaN is never small.
+  void take_rough(Vec<T> step) {
+    m = select(from_bits<T>(rough), stepped<T>(m, step), m);
+    rough &= ~bits(greater(splat(rough_step), absolute<T>(step)));
+  }
+  void take_careful(Vec<T> step) {
+    const uint32_t chosen = moving & ~rough;
+    const uint32_t last = bits(greater(splat(last_step), absolute<T>(step))) & chosen;
+    const Vec<T> change = step * splat(T(ln_2));
+    shift = select(from_bits<T>(last), times_plus(change * T(0.5), change, change), shift);
+    moving &= ~last;
+    m = select(from_bits<T>(chosen & ~last), stepped<T>(m, step), m);
+  }
+  // Moves m to the roots; returns the rows in which rounding or the last step counts. Where a weight is about to vanish
+  // the step after a small one may be no smaller.
+  template <class Powers>
+  uint32_t finish(const Powers& powers, const PowerSums<T>& sums, Vec<T> step) {
+    const Vec<T> sensitivity = powers.sensitivity(sums);
+    const Vec<T> error = absolute<T>(step) * larger(sensitivity, splat(T(1)));
+    m -= m * shift;
+    return bits(greater(sensitivity, splat(T(8)))) | bits(greater(error, splat(T(4e-7))));
+  }
+};
+
 // Scores relative to their maximum in long double, which has the digits that float64 weights need: in rows with many
 // small weights the rounding errors of double add up. Where long double is double, the last digits are lost.
 struct LongScores {
@@ -186,17 +208,17 @@ inline LongPowerSums long_power_sums(const LongScores& x, int64_t count, long do
 }
 
 // A first guess of the root, from one small set of scores per lane.
-template <class T, class Powers>
-inline Vec<T> guess_root(const Vec<T>* x, int count, const Powers& powers) {
+template <class T, class Powers, class Terms>
+inline Vec<T> guess_root(const Vec<T>* x, int count, const Powers& powers, const Terms& terms) {
   Vec<T> m = splat(T(1));
   for (int round = 0; round < 3; ++round) {
     PowerSums<T> sums{};
     const Vec<T> rate = powers.c() / m;
     for (int k = 0; k < count; ++k) {
-      const PowerTerms<T> terms = rough_power_terms<T>(x[k], rate, powers.exponent);
-      sums.s += terms.r;
-      sums.c += terms.power;
-      sums.r += terms.rw;
+      const PowerTerms<T> added = terms.rough(x[k], rate);
+      sums.s += added.r;
+      sums.c += added.power;
+      sums.r += added.rw;
     }
     m = smaller(stepped<T>(m, powers.step(sums, m)), splat(T(1)));
   }

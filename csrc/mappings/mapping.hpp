@@ -22,7 +22,8 @@
 //   whole<T>                 the kind of whole-row tier
 //   whole_first              the row length up to which it precedes the lane tier
 //   whole_first_with_maxima  the same if the maxima by lane are known, as in attention; may be missing
-//   Moments<T>, Segments<T>, Powers<T>  the solver of that kind; by_powers has no lane tier
+//   Moments<T>, Segments<T>, Powers<T>  the solver of that kind; Powers<double> is void
+//   least_lane_strength      with Powers: rows of more than max_candidates scores with less skip the lane tier
 //   Squares, squares         with Powers: the mapping that serves one strength, and that strength
 //
 //   Product                  J v as sums over the support (products.hpp)

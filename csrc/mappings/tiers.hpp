@@ -33,7 +33,8 @@ struct LaneProblem {
   Vec<T> x[max_candidates];  // candidate k of every row relative to its maximum, `nothing` after the last
   int count;                 // columns in use
   int counts[lanes<T>];      // candidates of each row
-  Vec<T> theta, lengths;
+  Vec<T> theta, theta_rest, lengths;
+  int maxima;   // how many maxima of each row the cut is found from
   Vec<T> cuts;  // every score above the cut is a candidate
 };
 

@@ -36,7 +36,8 @@ class Cascade {
   template <class Out>
   void run(const RowGroup<T>& rows, uint32_t fast, uint32_t slow, Out& out) {
     uint32_t left = fast;
-    if (lanes_first_ && left) left = lane_rows_.run(rows, left, out);
+    const uint32_t later = whole_first_rows(rows);
+    if (lanes_first_ && left & ~later) left = lane_rows_.run(rows, left & ~later, out) | (left & later);
     if (whole_ && left) {
       const uint32_t before = left;
       left = whole_rows_.run(rows, left, out);
@@ -46,15 +47,21 @@ class Cascade {
   }
 
   // Whether a tier that needs no whole rows comes first.
-  bool screens() const { return by_powers ? whole_ : lanes_first_; }
+  bool screens() const { return lanes_first_ || (by_powers && whole_); }
 
   // Maps rows whose scores are known by bounds; returns the bits of those that need all their scores. The others get
   // the same bits as from run().
   template <class Out>
   uint32_t run_bounded(const RowGroup<T>& rows, uint32_t wanted, Out& out) {
-    if (!wanted) return 0;
-    if constexpr (by_powers) return whole_rows_.run(rows, wanted, out);
-    return lane_rows_.run(rows, wanted, out);
+    uint32_t left = wanted;
+    const uint32_t later = whole_first_rows(rows);
+    if (lanes_first_ && left & ~later) left = lane_rows_.run(rows, left & ~later, out) | (left & later);
+    if constexpr (by_powers) {
+      // Rows that the lane tier leaves here need not be those that it leaves in run().
+      const uint32_t chosen = lanes_first_ ? left & later : left;
+      if (whole_ && chosen) left = (left & ~chosen) | whole_rows_.run(rows, chosen, out);
+    }
+    return left;
   }
 
   // How many rows took a tier whose cost per score is far above a pass.
@@ -66,9 +73,24 @@ class Cascade {
     return has_maxima ? first_with_maxima<Mapping> : Mapping::whole_first;
   }
 
+  // The rows of a mapping with powers that skip the lane tier: short ones that squares serve, and longer ones with a
+  // strength that leaves many candidates. Only a row's own strength and length decide.
+  uint32_t whole_first_rows(const RowGroup<T>& rows) const {
+    if constexpr (by_powers) {
+      if (!whole_) return 0;
+      const Vec<T> theta = load(rows.theta);
+      uint32_t chosen = 0;
+      if (rows.d <= Mapping::Squares::whole_first) chosen = bits(equal(theta, splat(static_cast<T>(Mapping::squares))));
+      if (rows.d > max_candidates) chosen |= bits(greater(splat(static_cast<T>(Mapping::least_lane_strength)), theta));
+      return chosen;
+    }
+    return 0;
+  }
+
   Workspace& w_;
   bool lanes_first_, whole_;
-  std::conditional_t<by_powers, NoRows, LaneRows<T, Mapping>> lane_rows_;
+  // In float64 powers have no vector tiers.
+  std::conditional_t<by_powers && sizeof(T) == sizeof(double), NoRows, LaneRows<T, Mapping>> lane_rows_;
   WholeRows<T, Mapping> whole_rows_;
   int64_t costly_ = 0;
 };

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "algorithms/powers.hpp"
+#include "mappings/power_lanes.hpp"
 #include "mappings/tiers.hpp"
 #include "rows/group.hpp"
 #include "simd/candidates.hpp"
@@ -26,6 +26,7 @@ class PowerRows {
   template <class Out>
   uint32_t run(const RowGroup<T>& rows, uint32_t wanted, Out& out) {
     const Powers powers(load(rows.theta) - splat(T(1)) + load(rows.theta_rest));
+    integer_exponents(load(rows.theta), load(rows.theta_rest), integers_);
     const Vec<T> start = guess(rows, wanted, powers);
     const uint32_t found = gather(rows, wanted);
     Vec<T> m = start, sum;
@@ -36,11 +37,6 @@ class PowerRows {
   }
 
  private:
-  static constexpr int most_rounds = 12;
-  // After a step below `last_step` the error, which is about its square, is below rounding; after one below
-  // `rough_step` rough terms no longer serve.
-  static constexpr T last_step = sizeof(T) == sizeof(float) ? T(2.5e-4) : T(4e-9), rough_step = T(0.02);
-
   T* scores(int r) { return copies_ + r * copy_stride_; }
 
   // An upper bound of m, usually, and the cut that follows from it.
@@ -59,8 +55,8 @@ class PowerRows {
     for (int k = 0; k < lanes<T>; ++k) x[k] -= top;
     for (int k = 0; rows.scaled && k < lanes<T>; ++k) x[k] *= load(rows.scale);
     store<T>(top_, top);
-    const Vec<T> start = smaller(guess_root<T>(x, lanes<T>, powers) * splat(T(1.002)), splat(T(1)));
-    const Vec<T> cut = splat(T(-1 - 32 * rounding<T>)) * start / powers.c();
+    const Vec<T> start = guess_roots<T>(x, lanes<T>, powers, integers_, wanted);
+    const Vec<T> cut = power_cut<T>(powers, start);
     store<T>(cut_, rows.scaled ? cut * load(rows.gamma) * splat(1 + 8 * rounding<T>) : cut);
     return start;
   }
@@ -86,58 +82,54 @@ class PowerRows {
     return gathered;
   }
 
-  // Moves m to the roots and replaces the scores of the rows that settle by r; returns the rows that do not, and those
-  // in which rounding or the last step counts. The last step is kept apart from m, where it would be rounded.
+  // Moves m to the roots and replaces the scores of the rows that settle by r; returns the rows that do not.
   uint32_t settle(const Powers& powers, uint32_t wanted, Vec<T>* m, Vec<T>* sum) {
-    uint32_t moving = wanted, rough = wanted;  // settled rows take one more pass
+    RootSearch<T> search(*m, wanted);
     Vec<T> sums[3][lanes<T>] = {};
-    T rates[lanes<T>], rests[lanes<T>], exponents[lanes<T>];
-    store<T>(exponents, powers.exponent);
-    Vec<T> shift{};
-    uint32_t open = wanted;
-    for (int round = 0; round < most_rounds; ++round) {
-      const Vec<T> rate = powers.c() / *m;
-      store<T>(rates, rate);
-      store<T>(rests, times_plus(rate, shift, quotient_rest<T>(powers.c(), *m, rate)));
-      for (uint32_t rest = open; rest; rest &= rest - 1) {
-        const int r = __builtin_ctz(rest);
-        const Vec<T> row_rate = splat(rates[r]), rest_of_rate = splat(rests[r]), exponent = splat(exponents[r]);
-        const auto careful = [&](Vec<T> x) { return careful_power_terms<T>(x, row_rate, rest_of_rate, exponent); };
-        if (!(moving >> r & 1)) {
-          add_up<true>(r, sums, careful);
-        } else if (rough >> r & 1) {
-          add_up<false>(r, sums, [&](Vec<T> x) { return rough_power_terms<T>(x, row_rate, exponent); });
+    store<T>(exponents_, powers.exponent);
+    store<T>(least_, least_share<T>(powers.exponent));
+    PowerSums<T> totals{};
+    uint32_t open = wanted;  // settled rows take one more pass
+    for (int round = 0; open && round < most_power_rounds; ++round) {
+      Vec<T> rest;
+      store<T>(rates_, search.rate(powers, &rest));
+      store<T>(rests_, rest);
+      for (uint32_t rows = open; rows; rows &= rows - 1) {
+        const int r = __builtin_ctz(rows);
+        const bool rough = search.rough >> r & 1, last = !(search.moving >> r & 1);
+        if (integers_[r]) {
+          add_up(r, sums, rough, last, IntegerTerms<T, RowExponent<T>>{RowExponent<T>(integers_[r]), splat(least_[r])});
         } else {
-          add_up<false>(r, sums, careful);
+          add_up(r, sums, rough, last, GeneralTerms<T>{splat(exponents_[r])});
         }
       }
-      const PowerSums<T> totals{sum_rows<T>(sums[0]), sum_rows<T>(sums[1]), sum_rows<T>(sums[2])};
-      *sum = totals.s;
-      open = moving;
-      if (!open) {
-        // Where a weight is about to vanish the step after a small one may be no smaller.
-        const Vec<T> sensitivity = powers.sensitivity(totals);
-        const Vec<T> error = absolute<T>(accurate_step(powers, totals, *m, shift)) * larger(sensitivity, splat(T(1)));
-        *m -= *m * shift;
-        return bits(greater(sensitivity, splat(T(8)))) | bits(greater(error, splat(T(4e-7))));
-      }
-      // Each row's step depends on that row only.
-      Vec<T> step = powers.step(totals, *m);
-      if (open & ~rough) step = select(from_bits<T>(rough), step, accurate_step(powers, totals, *m, shift));
-      const Vec<T> size = absolute<T>(step);
-      // Only a step from accurate sums is the last; NaN is never small.
-      const uint32_t small = bits(greater(splat(last_step), size)), near = bits(greater(splat(rough_step), size));
-      const Vec<T> change = step * splat(T(ln_2));
-      shift = select(from_bits<T>(moving & ~rough & small), times_plus(change * T(0.5), change, change), shift);
-      moving &= rough | ~small;
-      *m = select(from_bits<T>(moving), stepped<T>(*m, step), *m);
-      rough &= ~near;
+      totals = {sum_rows<T>(sums[0]), sum_rows<T>(sums[1]), sum_rows<T>(sums[2])};
+      open = search.moving;
+      const uint32_t rough = search.rough;
+      if (open & ~rough) search.take_careful(accurate_step(powers, lowered(totals), search.m, search.shift));
+      if (rough) search.take_rough(powers.step(totals, search.m));
     }
-    return open;
+    *sum = totals.s;
+    const Vec<T> step = accurate_step(powers, lowered(totals), search.m, search.shift);
+    const uint32_t left = search.finish(powers, totals, step) | open;
+    *m = search.m;
+    return left;
+  }
+
+  template <class Terms>
+  REGMAX_INLINE void add_up(int r, Vec<T> (&sums)[3][lanes<T>], bool rough, bool last, const Terms& terms) {
+    const Vec<T> rate = splat(rates_[r]), rest = splat(rests_[r]);
+    if (rough) {
+      add_terms<false>(r, sums, [&](Vec<T> x) { return terms.rough(x, rate); });
+    } else if (last) {
+      add_terms<true>(r, sums, [&](Vec<T> x) { return terms.careful(x, rate, rest); });
+    } else {
+      add_terms<false>(r, sums, [&](Vec<T> x) { return terms.careful(x, rate, rest); });
+    }
   }
 
   template <bool last, class Terms>
-  REGMAX_INLINE void add_up(int r, Vec<T> (&sums)[3][lanes<T>], const Terms& terms_of) {
+  REGMAX_INLINE void add_terms(int r, Vec<T> (&sums)[3][lanes<T>], const Terms& terms_of) {
     T* const x = scores(r);
     LaneSum<T> totals[3];
     for (int64_t begin = 0; begin < counts_[r]; begin += stretch) {
@@ -190,7 +182,9 @@ class PowerRows {
   T* copies_;
   int64_t copy_stride_;
   int64_t counts_[lanes<T>];
+  int integers_[lanes<T>];  // 1/a - 1 of the rows for which it is an integer, else 0
   T top_[lanes<T>], cut_[lanes<T>], sums_[lanes<T>];
+  T rates_[lanes<T>], rests_[lanes<T>], exponents_[lanes<T>], least_[lanes<T>];
 };
 
 }  // namespace regmax::REGMAX_ISA

@@ -26,6 +26,12 @@ constexpr int64_t whole_first_sqpnormmax = 128, whole_first_pnorm_product = 128;
 #else
 constexpr int64_t whole_first_sqpnormmax = 64, whole_first_pnorm_product = 32;
 #endif
+// The same for powers other than squares: with the whole-row tier first, rows of 16 scores take 1.2 times as long
+// (entmax, alpha = 1.25 and 1.9), and flat rows of 128 and 1,024, which the lane tier leaves, 0.88.
+constexpr int64_t whole_first_powers = 0;
+// At alpha = 1.25 most N(0, 1) rows of 64 scores and more have more candidates than the lane tier takes: screening them
+// there first costs 1.2 times the time of the forward pass at d = 128 and 1,024.
+constexpr double entmax_lane_strength = 1.4;
 // The same in attention, where the maxima by lane come with the products. With the whole-row tier first, sparsemax
 // attention (12 heads of 32, forward) takes 1.2 and 1.5 times as long at n = 32 and 128 on AVX-512.
 #if defined(__AVX512F__)
@@ -35,11 +41,18 @@ constexpr int64_t whole_first_sparsemax_with_maxima = 256;
 #endif
 // The same for products with powers of the weights: an empty lane costs a power.
 constexpr int64_t whole_first_power_product = 32;
+// Rows with at most one weight in this many scores are compacted for them.
+constexpr int64_t sparse_share = 8;
 // Rows with more joined weights than this are averaged by the lane tier or by prefix sums.
 constexpr int most_joined = 16;
 // A fusedmax row of more scores, all candidates, leaves the lane tier, where taut strings take quadratic
 // time.
 constexpr int long_chain = 16;
+
+// From this row length on, entmax at alpha = 1.5 finds its cut from this many vectors of maxima instead of one: of N(0,
+// 1) rows of 512 and 2,048 scores, 1 and 11 % have more than 32 candidates instead of 9 and 35 %.
+constexpr int64_t many_maxima_row = 512;
+constexpr int entmax_maxima_vectors = 4;
 
 // --- Passes over rows (simd/) ---
 // Up to this length all 64-score words are expanded: an empty word costs less than a mispredicted branch.
