@@ -15,14 +15,14 @@
 
 namespace regmax::REGMAX_ISA {
 
-// J v = s (v - <s, v> / sum s), s = y^(2 - alpha).
+// J v = s (v - <s, v> / sum s), s = y^(2 - alpha) = y^(1 - a).
 struct TsallisProduct {
   static constexpr int sums = 2, factors = 2;
   static constexpr bool reads_weights = true;
 
   template <class T>
-  static REGMAX_INLINE Vec<T> root(Vec<T> y, Vec<T> alpha) {
-    return positive_power<T>(y, splat(T(2)) - alpha);
+  static REGMAX_INLINE Vec<T> root(Vec<T> y, Vec<T> a) {
+    return positive_power<T>(y, splat(T(1)) - a);
   }
   template <class T>
   static REGMAX_INLINE void add(Where<T> supported, Vec<T>, Vec<T> root, Vec<T> v, Vec<T>* s) {
@@ -104,9 +104,11 @@ struct Entmax15 : JoinsNothing {
 
   template <class T>
   struct Lanes : PlainLanes<T> {
-    Vec<T> cut(const Vec<T>* maxima, const LaneProblem<T>&) {
+    static constexpr int maxima_vectors = entmax_maxima_vectors;
+
+    Vec<T> cut(const Vec<T>* maxima, const LaneProblem<T>& p) {
       Vec<T> t = splat(T(-2));
-      lane_square_root<T>(maxima, lanes<T>, 4, &t);
+      lane_square_root<T>(maxima, p.maxima, 4, &t);
       return t - splat(16 * rounding<T>);
     }
     uint32_t solve(LaneProblem<T>& p, Vec<T>* y) { return solve_squares(p, y); }
@@ -114,7 +116,7 @@ struct Entmax15 : JoinsNothing {
 
   template <class T>
   static uint32_t solve_squares(const LaneProblem<T>& p, Vec<T>* y) {
-    Vec<T> t = splat(T(-2));
+    Vec<T> t = p.cuts;  // a lower bound
     const SquareRoot<T> root = lane_square_root<T>(p.x, p.count, 24, &t);
     // The last step is kept apart from t, where it would be rounded: the weights then sum to one.
     const Vec<T> last = lane_square_step<T>(root.sums), factor = splat(T(0.25));

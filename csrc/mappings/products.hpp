@@ -15,7 +15,7 @@ struct CentredProduct {
   static constexpr int sums = 1, factors = 2;
   static constexpr bool reads_weights = false;
 
-  // The function of a weight and of the strength that the terms need; it is computed once per weight.
+  // The function of a weight and of the strength less one that the terms need; it is computed once per weight.
   template <class T>
   static REGMAX_INLINE Vec<T> root(Vec<T> y, Vec<T>) {
     return y;
@@ -26,7 +26,8 @@ struct CentredProduct {
     s[0] = add_where(supported, s[0], v);
   }
   // The factors of a row (V is double), or of one row per lane, from the sums and the size of the support; the
-  // product is multiplied by `scale`, 1 / gamma. The last argument but one is the strength.
+  // product is multiplied by `scale`, 1 / gamma. The last argument but one is the strength less
+  // one.
   template <class V>
   static REGMAX_INLINE void find_factors(const V* s, V count, V scale, V, V* f) {
     f[0] = scale;
@@ -47,19 +48,19 @@ inline void multiply_compacted(const CompactedRow<T>& row, double theta, T* root
   T* const v = row.v;
   const int64_t m = row.m;
   const Where<T> all = from_bits<T>(all_lanes<T>);
-  const Vec<T> strength = splat(static_cast<T>(theta));
+  const Vec<T> less_one = splat(static_cast<T>(theta - 1));
   double sums[Product::sums] = {}, factors[Product::factors];
   sum_terms<T>(m, sums, [&](int64_t i, Vec<T>* s) {
-    const Vec<T> yi = load_left(y + i, m - i, T(0)), root = Product::template root<T>(yi, strength);
+    const Vec<T> yi = load_left(y + i, m - i, T(0)), root = Product::template root<T>(yi, less_one);
     if (roots) store<T>(roots + i, root);
     Product::template add<T>(all, yi, root, load_left(v + i, m - i, T(0)), s);
   });
-  Product::find_factors(sums, static_cast<double>(m), 1.0, theta, factors);
+  Product::find_factors(sums, static_cast<double>(m), 1.0, theta - 1, factors);
   Vec<T> f[Product::factors];
   for (int k = 0; k < Product::factors; ++k) f[k] = splat(static_cast<T>(factors[k]));
   for (int64_t i = 0; i < m; i += lanes<T>) {
     const Vec<T> yi = load_left(y + i, m - i, T(0));
-    const Vec<T> root = roots ? load(roots + i) : Product::template root<T>(yi, strength);
+    const Vec<T> root = roots ? load(roots + i) : Product::template root<T>(yi, less_one);
     store_left<T>(v + i, m - i, Product::multiply(yi, root, load_left(v + i, m - i, T(0)), f));
   }
 }

@@ -59,64 +59,76 @@ inline V power_of(V base, V exponent) {
 
 // J v. On the support, with s = sum y^p and h = (2 - p) / s,
 //     M = D [ diag(y^(2-p)) - h y y^T ],   D = s^((p-2)/p) / (p-1),
-// and J v = M v - r M 1 for r = (1^T M v) / (1^T M 1), which is y^(2-p) (f_0 v + f_1) + f_2 y.
+// and J v = M v - r M 1 for r = (1^T M v) / (1^T M 1). Near p = 1 both are differences of numbers that are almost
+// equal, y^(2-p) and y^p being almost y. With e = y^(2-p) - y >= 0, l = y^p - y <= 0, and the sums T, V, E, W, L of y,
+// y v, e, e v and l,
+//     s 1^T M 1 / D = (p-1) T T + T (E + L) + E L,    s 1^T M v / D = (p-1) T V + T W + V L + W L,
+// and J v = e (f_0 v + f_1) + y (f_0 v + f_1 + f_2).
 struct PnormProduct {
   static constexpr int sums = 5, factors = 3;
   static constexpr bool reads_weights = true;
 
+  // e = y (y^(1-p) - 1)
   template <class T>
-  static REGMAX_INLINE Vec<T> root(Vec<T> y, Vec<T> p) {
-    return positive_power<T>(y, splat(T(2)) - p);
+  static REGMAX_INLINE Vec<T> root(Vec<T> y, Vec<T> a) {
+    const Where<T> positive = greater(y, Vec<T>{});
+    const Vec<T> logarithm = log2_of<T>(select(positive, larger(y, splat(smallest_normal<T>)), splat(T(1))));
+    return y * exp2_minus_one<T>(-logarithm * a);
   }
+  // l = y (1 / y^(1-p) - 1) = -e y / (y + e)
   template <class T>
   static REGMAX_INLINE void add(Where<T> supported, Vec<T> y, Vec<T> root, Vec<T> v, Vec<T>* s) {
-    const Vec<T> some = larger(root, splat(smallest_normal<T>));
-    add_terms<T>(y * (y / some), supported, y, root, v, s);
-  }
-  template <class V>
-  static REGMAX_INLINE void find_factors(const V* s, V count, V scale, V p, V* f) {
-    const V d = power_of(s[0], (p - 2.0f) / p) / (p - 1.0f);
-    set_factors(s, count, d * scale, (2.0f - p) / s[0], f);
-  }
-  template <class V>
-  static REGMAX_INLINE V multiply(V y, V root, V v, const V* f) {
-    return times_plus(root, times_plus(f[0], v, f[1]), f[2] * y);
-  }
-
- protected:
-  template <class T>
-  static REGMAX_INLINE void add_terms(Vec<T> power, Where<T> supported, Vec<T> y, Vec<T> root, Vec<T> v, Vec<T>* s) {
-    const Vec<T> vi = select(supported, v, Vec<T>{});
-    s[0] += power;
+    const Vec<T> vi = select(supported, v, Vec<T>{}), both = larger(y + root, splat(smallest_normal<T>));
+    s[0] += root * (y / both);
     s[1] = times_plus(y, vi, s[1]);
     s[2] += y;
     s[3] += root;
     s[4] = times_plus(root, vi, s[4]);
   }
   template <class V>
-  static REGMAX_INLINE void set_factors(const V* s, V count, V d, V h, V* f) {
-    const V along = s[1], total = s[2];
-    const V ratio = (s[4] - h * total * along) / (s[3] - h * total * total);
+  static REGMAX_INLINE void find_factors(const V* s, V count, V scale, V a, V* f) {
+    const V less = -s[0], along = s[1], total = s[2], more = s[3], more_along = s[4];
+    const V mass = total + less, d = power_of(mass, (a - 1.0f) / (a + 1.0f)) / a * scale;
+    const V ratio = (a * total * along + total * more_along + along * less + more_along * less) /
+                    (a * total * total + total * (more + less) + more * less);
     // A single weight is one, whatever the scores: J is zero.
     f[0] = if_several(count, d);
     f[1] = if_several(count, -d * ratio);
-    f[2] = if_several(count, -d * h * (along - ratio * total));
+    f[2] = if_several(count, -d * (1.0f - a) / mass * (along - ratio * total));
+  }
+  template <class V>
+  static REGMAX_INLINE V multiply(V y, V root, V v, const V* f) {
+    const V centred = times_plus(f[0], v, f[1]);
+    return times_plus(root, centred, y * (centred + f[2]));
   }
 };
 
-// The same for p = 1.5, where D = 2 s^(-1/3).
-struct CubicProduct : PnormProduct {
+// The same for p = 1.5, where D = 2 s^(-1/3), from the sums of y^(3/2), y v, y, y^(1/2) and y^(1/2) v:
+// J v = y^(1/2) (f_0 v + f_1) + f_2 y.
+struct CubicProduct {
+  static constexpr int sums = 5, factors = 3;
+  static constexpr bool reads_weights = true;
+
   template <class T>
   static REGMAX_INLINE Vec<T> root(Vec<T> y, Vec<T>) {
     return nearly_square_root(y);
   }
   template <class T>
   static REGMAX_INLINE void add(Where<T> supported, Vec<T> y, Vec<T> root, Vec<T> v, Vec<T>* s) {
-    add_terms<T>(y * root, supported, y, root, v, s);
+    const Vec<T> vi = select(supported, v, Vec<T>{});
+    s[0] = times_plus(y, root, s[0]);
+    s[1] = times_plus(y, vi, s[1]);
+    s[2] += y;
+    s[3] += root;
+    s[4] = times_plus(root, vi, s[4]);
   }
   template <class V>
   static REGMAX_INLINE void find_factors(const V* s, V count, V scale, V, V* f) {
-    set_factors(s, count, inverse_cube_root(s[0]) * 2 * scale, 0.5f / s[0], f);
+    const V along = s[1], total = s[2], d = inverse_cube_root(s[0]) * 2 * scale, h = 0.5f / s[0];
+    const V ratio = (s[4] - h * total * along) / (s[3] - h * total * total);
+    f[0] = if_several(count, d);
+    f[1] = if_several(count, -d * ratio);
+    f[2] = if_several(count, -d * h * (along - ratio * total));
   }
   template <class V>
   static REGMAX_INLINE V multiply(V, V root, V v, const V* f) {
@@ -269,10 +281,10 @@ struct Sqpnormmax : Sqpnormmax15 {
   template <class T>
   using Powers = std::conditional_t<sizeof(T) == sizeof(float), PnormPowers<T>, void>;
 
-  // --- Jacobian product: 1^T M 1 is a difference that loses digits near p = 1 ---
+  // --- Jacobian product ---
   using Product = PnormProduct;
   static constexpr int64_t product_whole_first = whole_first_power_product;
-  static bool fits_products(double p, bool) { return p >= 1.1 && p < 2; }
+  static bool fits_products(double p, bool) { return p >= 1.005 && p < 2; }
 
   template <class T>
   static void multiply(const CompactedRow<T>& row, double p, Workspace& w) {

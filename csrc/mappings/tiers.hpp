@@ -34,6 +34,7 @@ struct LaneProblem {
   int count;                 // columns in use
   int counts[lanes<T>];      // candidates of each row
   Vec<T> theta, lengths;
+  int maxima;   // how many maxima of each row the cut is found from
   Vec<T> cuts;  // every score above the cut is a candidate
 };
 

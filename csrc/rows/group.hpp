@@ -149,9 +149,9 @@ struct ProductGroup {
   const uint64_t* support;
   const uint64_t* joined;
   int64_t d, words;
-  bool streamed;   // whether `out` is written with non-temporal stores
-  const T* scale;  // 1 / gamma of every row
-  const T* theta;  // the strength of every row
+  bool streamed;      // whether `out` is written with non-temporal stores
+  const T* scale;     // 1 / gamma of every row
+  const T* less_one;  // the strength of every row less one, which has more digits if the strength is near one
 };
 
 }  // namespace regmax::REGMAX_ISA

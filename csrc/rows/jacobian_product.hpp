@@ -45,8 +45,10 @@ void multiply_scalar_row(const Rows<T>& call, int64_t i, Workspace& w) {
   mask_bits(keep, d, w.kept);
   for (int64_t k = 0; k < words_of(d); ++k) w.chosen[k] = w.kept[k] & (Mapping::on_simplex ? support[k] : ~uint64_t{0});
   // A row of NaN has no support bits, like a row of zeros: y tells them apart.
-  if (call.is_nan(i)) return fill_kept(out, keep, d, std::numeric_limits<T>::quiet_NaN());
-  if (count_bits(w.chosen, d) == 0) return fill_kept(out, keep, d, T(0));
+  const bool has_support = count_bits(w.chosen, d) > 0;
+  if (!(call.support && has_support && Mapping::on_simplex) && call.is_nan(i))
+    return fill_kept(out, keep, d, std::numeric_limits<T>::quiet_NaN());
+  if (!has_support) return fill_kept(out, keep, d, T(0));
   T *const y = static_cast<T*>(w.candidates), *const v = static_cast<T*>(w.compacted);
   const int64_t m = compact_row(call.v + i * d, w.chosen, d, v);
   if (row_y) {
@@ -75,7 +77,7 @@ class ProductCascade {
     whole_ = forced == Tier::any || forced == Tier::whole;
     // Gradients of strengths read the product again.
     streamed_ = call.may_stream() && is_streamed(call.out, call.n, call.d);
-    for (int r = 0; r < lanes<T>; ++r) scale_[r] = inverse_gamma(call, 0), theta_[r] = static_cast<T>(call.theta.of(0));
+    for (int r = 0; r < lanes<T>; ++r) scale_[r] = inverse_gamma(call, 0), less_one_[r] = strength_less_one(0);
   }
 
   void run(int64_t begin, int64_t end) {
@@ -86,7 +88,7 @@ class ProductCascade {
       if (call_.gamma.per_row) {
         for (int r = 0; r < count; ++r) scale_[r] = inverse_gamma(call_, first + r);
       }
-      for (int r = 0; call_.theta.per_row && r < count; ++r) theta_[r] = static_cast<T>(call_.theta.per_row[first + r]);
+      for (int r = 0; call_.theta.per_row && r < count; ++r) less_one_[r] = strength_less_one(first + r);
       const ProductGroup<T> rows{call_.y ? call_.y + at : nullptr,
                                  call_.v + at,
                                  call_.out + at,
@@ -96,9 +98,14 @@ class ProductCascade {
                                  words_of(call_.d),
                                  streamed_,
                                  scale_,
-                                 theta_};
+                                 less_one_};
       uint32_t left = fast;
       if (lanes_ && left) left = lane_products_.run(rows, left);
+      for (uint32_t rest = whole_ && lanes_ ? sparse_rows(rows, left) : 0; rest; rest &= rest - 1) {
+        const int r = __builtin_ctz(rest);
+        multiply_scalar_row<T, Mapping>(call_, first + r, w_);
+        left &= ~(1u << r);
+      }
       if (whole_ && left) left = whole_products_.run(rows, left);
       for (left |= all & ~fast; left; left &= left - 1)
         multiply_scalar_row<T, Mapping>(call_, first + __builtin_ctz(left), w_);
@@ -117,6 +124,19 @@ class ProductCascade {
     }
   }
 
+  T strength_less_one(int64_t i) const { return static_cast<T>(call_.theta.of(i) - 1); }
+
+  // The rows whose few weights are worth compacting: a pass over the whole row takes a root of every weight.
+  uint32_t sparse_rows(const ProductGroup<T>& rows, uint32_t left) const {
+    uint32_t sparse = 0;
+    for (; Mapping::Product::reads_weights && rows.support && left; left &= left - 1) {
+      const int r = __builtin_ctz(left);
+      const int64_t count = count_bits(rows.support + r * rows.words, rows.d);
+      sparse |= static_cast<uint32_t>(count > 0 && count * sparse_share <= rows.d) << r;
+    }
+    return sparse;
+  }
+
   uint32_t fitting_rows(int64_t first, int count) const {
     if (!call_.theta.per_row)
       return Mapping::fits_products(call_.theta.shared, call_.joined) ? all_lanes<T> >> (lanes<T> - count) : 0;
@@ -133,7 +153,7 @@ class ProductCascade {
   LaneProducts<T, Mapping> lane_products_;
   WholeProducts<T, typename Mapping::Product> whole_products_;
   StrengthGrads<T, Mapping> strength_grads_;
-  T scale_[lanes<T>], theta_[lanes<T>];
+  T scale_[lanes<T>], less_one_[lanes<T>];
   bool lanes_, whole_, streamed_;
 };
 

@@ -32,7 +32,7 @@ class LaneProducts {
       if (count > most) most = count;
     }
     if (left == all_lanes<T>) return wanted;
-    multiply(most, load(rows.scale), load(rows.theta));
+    multiply(most, load(rows.scale), load(rows.less_one));
     for (int r = 0; r < lanes<T>; ++r) {
       if (!(left >> r & 1)) expand_row(v_values(r), support(rows, r), rows.d, rows.out + r * rows.d, rows.streamed);
     }
@@ -101,16 +101,16 @@ class LaneProducts {
     counts_[r] = static_cast<T>(count ? count : 1);
   }
 
-  void multiply(int count, Vec<T> scale, Vec<T> theta) {
+  void multiply(int count, Vec<T> scale, Vec<T> less_one) {
     rows_to_lanes<T>(v_values(0), stride, count, v_);
     if (reads_weights) rows_to_lanes<T>(y_values(0), stride, count, y_);
     const Where<T> all = from_bits<T>(all_lanes<T>);
     Vec<T> roots[max_candidates], sums[Product::sums] = {}, factors[Product::factors];
     for (int k = 0; k < count; ++k) {
-      if (Product::reads_weights) roots[k] = Product::template root<T>(y_[k], theta);
+      if (Product::reads_weights) roots[k] = Product::template root<T>(y_[k], less_one);
       Product::template add<T>(all, y_[k], roots[k], v_[k], sums);
     }
-    Product::find_factors(sums, load(counts_), scale, theta, factors);
+    Product::find_factors(sums, load(counts_), scale, less_one, factors);
     for (int k = 0; k < count; ++k) v_[k] = Product::multiply(y_[k], roots[k], v_[k], factors);
     if constexpr (Mapping::joins != Joins::nothing)
       Mapping::template average_lanes<T>(y_, v_, count, load_integers<T>(joined_));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "mappings/tiers.hpp"
 #include "rows/group.hpp"
@@ -10,6 +11,12 @@
 #include "simd/transpose.hpp"
 
 namespace regmax::REGMAX_ISA {
+
+// How many vectors of maxima the cut of a long row is found from.
+template <class Lanes, class = void>
+constexpr int maxima_vectors = 1;
+template <class Lanes>
+constexpr int maxima_vectors<Lanes, std::void_t<decltype(Lanes::maxima_vectors)>> = Lanes::maxima_vectors;
 
 template <class T, class Mapping>
 class LaneRows {
@@ -41,18 +48,27 @@ class LaneRows {
   void find_cuts(const RowGroup<T>& rows, uint32_t wanted) {
     T lengths[lanes<T>];
     deleted_ = rows.maxima ? wanted : 0;
+    constexpr int most = maxima_vectors<typename Mapping::template Lanes<T>>;
+    const int vectors = rows.maxima || rows.d < many_maxima_row ? 1 : most;
     for (int r = 0; r < lanes<T>; ++r) {
-      store<T>(values(r), wanted >> r & 1 ? find_maxima(rows, r) : Vec<T>{});
       lengths[r] = static_cast<T>(rows.length[r]);
+      if (!(wanted >> r & 1)) {
+        for (int k = 0; k < vectors; ++k) store<T>(values(r) + k * lanes<T>, Vec<T>{});
+      } else if (vectors > 1) {
+        many_maxima<most>(rows.x[r], rows.length[r], values(r));
+      } else {
+        store<T>(values(r), find_maxima(rows, r));
+      }
     }
+    p_.maxima = vectors * lanes<T>;
     p_.lengths = load(lengths);
     p_.theta = load(rows.theta);
-    Vec<T> maxima[lanes<T>];
-    rows_to_lanes<T>(values(0), stride, lanes<T>, maxima);
+    Vec<T> maxima[most * lanes<T>];
+    rows_to_lanes<T>(values(0), stride, p_.maxima, maxima);
     Vec<T> top = maxima[0];
-    for (int k = 1; k < lanes<T>; ++k) top = larger(top, maxima[k]);
-    for (int k = 0; k < lanes<T>; ++k) maxima[k] -= top;
-    for (int k = 0; rows.scaled && k < lanes<T>; ++k) maxima[k] *= load(rows.scale);
+    for (int k = 1; k < p_.maxima; ++k) top = larger(top, maxima[k]);
+    for (int k = 0; k < p_.maxima; ++k) maxima[k] -= top;
+    for (int k = 0; rows.scaled && k < p_.maxima; ++k) maxima[k] *= load(rows.scale);
     store<T>(top_, top);
     p_.cuts = mapping_.cut(maxima, p_) - splat(16 * rounding<T>);
     // Cuts are negative: the factor makes up for rounding.

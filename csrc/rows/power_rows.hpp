@@ -97,7 +97,8 @@ class PowerRows {
     store<T>(steep, powers.steep_w());
     Vec<T> shift{};
     uint32_t open = wanted, unsure = 0;
-    for (int round = 0; round < most_rounds; ++round) {
+    PowerSums<T> totals{};
+    for (int round = 0; open && round < most_rounds; ++round) {
       const Vec<T> rate = powers.c() / *m;
       store<T>(rates, rate);
       store<T>(rests, times_plus(rate, shift, quotient_rest<T>(powers.c(), *m, rate)));
@@ -119,16 +120,10 @@ class PowerRows {
           add_up(r, sums, 1 / careful_scale<T>, careful);
         }
       }
-      const PowerSums<T> totals{sum_rows<T>(sums[0]), sum_rows<T>(sums[1]), sum_rows<T>(sums[2])};
+      totals = {sum_rows<T>(sums[0]), sum_rows<T>(sums[1]), sum_rows<T>(sums[2])};
       *sum = totals.s;
       open = moving;
-      if (!open) {
-        // Where a weight is about to vanish the step after a small one may be no smaller.
-        const Vec<T> sensitivity = powers.sensitivity(totals);
-        const Vec<T> error = absolute<T>(accurate_step(powers, totals, *m, shift)) * larger(sensitivity, splat(T(1)));
-        *m -= *m * shift;
-        return unsure | bits(greater(sensitivity, splat(T(8)))) | bits(greater(error, splat(T(4e-7))));
-      }
+      if (!open) break;
       // Each row's step depends on that row only.
       Vec<T> step = powers.step(totals, *m);
       if (open & ~rough) step = select(from_bits<T>(rough), step, accurate_step(powers, totals, *m, shift));
@@ -141,7 +136,12 @@ class PowerRows {
       *m = select(from_bits<T>(moving), stepped<T>(*m, step), *m);
       rough &= ~near;
     }
-    return open;
+    // Where a weight is about to vanish the step after a small one may be no smaller. Rows that never settle, such as
+    // rows with NaN, do not keep the others from this check: the sums of a settled row are those of its last pass.
+    const Vec<T> sensitivity = powers.sensitivity(totals);
+    const Vec<T> error = absolute<T>(accurate_step(powers, totals, *m, shift)) * larger(sensitivity, splat(T(1)));
+    *m -= *m * shift;
+    return open | unsure | bits(greater(sensitivity, splat(T(8)))) | bits(greater(error, splat(T(4e-7))));
   }
 
   struct Ignore {

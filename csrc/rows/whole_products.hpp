@@ -54,7 +54,7 @@ class WholeProducts {
     }
     Vec<T> sums[Product::sums], factors[Product::factors];
     for (int k = 0; k < Product::sums; ++k) sums[k] = sum_rows<T>(sums_[k]);
-    Product::find_factors(sums, load(counts_), load(rows.scale), load(rows.theta), factors);
+    Product::find_factors(sums, load(counts_), load(rows.scale), load(rows.less_one), factors);
     for (int k = 0; k < Product::factors; ++k) store<T>(factors_[k], factors[k]);
     for (int r = 0; r < lanes<T>; ++r) {
       if (!(skipped >> r & 1)) write<given>(rows, r, vectors);
@@ -103,7 +103,7 @@ class WholeProducts {
     const uint64_t* const support = given ? rows.support + r * rows.words : nullptr;
     uint64_t* const words = words_ + r * rows.words;
     T* const roots = copies_ + r * copy_stride_;
-    const Vec<T> theta = splat(rows.theta[r]);
+    const Vec<T> less_one = splat(rows.less_one[r]);
     const int64_t d = rows.d;
     Vec<T> sums[Product::sums] = {}, totals[Product::sums] = {};
     int count = 0;
@@ -115,7 +115,7 @@ class WholeProducts {
         if (!given) word |= static_cast<uint64_t>(bits(supported)) << (c * lanes<T>);
         Vec<T> root{};
         if (Product::reads_weights) {
-          root = Product::template root<T>(yi, theta);
+          root = Product::template root<T>(yi, less_one);
           store<T>(roots + (i + c) * lanes<T>, root);
         }
         Product::template add<T>(supported, yi, root, load_vector<T>(v, i + c, d, vectors), sums);
@@ -148,8 +148,8 @@ class WholeProducts {
       const uint64_t word = Product::reads_weights ? 0 : words[i / vectors_per_word<T>];
       for (int c = 0; c < size; ++c) {
         const Vec<T> root = Product::reads_weights ? load(roots + (i + c) * lanes<T>) : Vec<T>{};
-        const Where<T> supported = Product::reads_weights ? greater(root, Vec<T>{}) : lanes_at(word, c);
         const Vec<T> yi = Product::reads_weights ? load_vector<T>(y, i + c, d, vectors) : Vec<T>{};
+        const Where<T> supported = Product::reads_weights ? greater(yi, Vec<T>{}) : lanes_at(word, c);
         const Vec<T> product = Product::multiply(yi, root, load_vector<T>(v, i + c, d, vectors), factors);
         put_vector<T>(out, i + c, d, select(supported, product, Vec<T>{}), streamed, vectors);
       }

@@ -79,7 +79,7 @@ class MomentRows {
 
   template <class Vectors, class Out>
   uint32_t map(const RowGroup<T>& rows, uint32_t wanted, Vectors vectors, Out& out) {
-    guess_thresholds(rows, vectors);
+    guess_thresholds(rows, wanted, vectors);
     if (rows.scaled) divide(rows, wanted, vectors);
     Vec<T> before = splat(std::numeric_limits<T>::infinity());
     uint32_t pending = wanted, left = 0;
@@ -115,9 +115,12 @@ class MomentRows {
   }
 
   template <class Vectors>
-  void guess_thresholds(const RowGroup<T>& rows, Vectors vectors) {
+  void guess_thresholds(const RowGroup<T>& rows, uint32_t wanted, Vectors vectors) {
     T maxima[lanes<T> * lanes<T>];
-    for (int r = 0; r < lanes<T>; ++r) store<T>(maxima + r * lanes<T>, lane_maxima(x_[r], vectors * lanes<T>));
+    for (int r = 0; r < lanes<T>; ++r) {
+      const Vec<T> row = wanted >> r & 1 ? lane_maxima(x_[r], vectors * lanes<T>) : Vec<T>{};
+      store<T>(maxima + r * lanes<T>, row);
+    }
     Vec<T> x[lanes<T>];
     rows_to_lanes<T>(maxima, lanes<T>, lanes<T>, x);
     Vec<T> top = x[0];

@@ -34,6 +34,20 @@ REGMAX_INLINE Vec<T> lane_maxima(const T* x, int64_t d, bool* minus_infinity = n
   return larger(top[0], top[1]);
 }
 
+// The maxima of `parts` vectors by lane: of the scores that are `parts` vectors apart.
+template <int parts, class T>
+inline void many_maxima(const T* x, int64_t d, T* maxima) {
+  constexpr T lowest = -std::numeric_limits<T>::infinity();
+  Vec<T> top[parts];
+  for (int k = 0; k < parts; ++k) top[k] = splat(lowest);
+  int64_t i = 0;
+  for (; i + parts * lanes<T> <= d; i += parts * lanes<T>) {
+    for (int k = 0; k < parts; ++k) top[k] = larger(load(x + i + k * lanes<T>), top[k]);
+  }
+  for (int k = 0; i < d; i += lanes<T>, ++k) top[k] = larger(load_left(x + i, d - i, lowest), top[k]);
+  for (int k = 0; k < parts; ++k) store<T>(maxima + k * lanes<T>, top[k]);
+}
+
 // How many scores are above top + level.
 template <class T>
 inline int64_t count_above(const T* x, int64_t d, T top, T level) {

@@ -62,6 +62,18 @@ REGMAX_INLINE Vec<T> normal_exp2(Vec<T> x) {
   return as_numbers<T>(add_modulo<T>(as_integers<T>(series), as_integers<T>(shifted) << Bits::mantissa));
 }
 
+// 2^x - 1 for 0 <= x < bias, with a small relative error also near 0.
+template <class T>
+REGMAX_INLINE Vec<T> exp2_minus_one(Vec<T> x) {
+  using Bits = FloatBits<T>;
+  constexpr int terms = Bits::exp_terms;
+  const Vec<T> shifted = x + splat(Bits::shifter), f = x - (shifted - splat(Bits::shifter)), one = splat(T(1));
+  Vec<T> series = splat(exp2_coefficient<T>(terms));
+  for (int k = terms - 1; k > 0; --k) series = times_plus(series, f, splat(exp2_coefficient<T>(k)));
+  const Vec<T> scale = as_numbers<T>(add_modulo<T>(as_integers<T>(one), as_integers<T>(shifted) << Bits::mantissa));
+  return times_plus(scale, series * f, scale - one);
+}
+
 // 2^x for x < bias, also if the result is subnormal. Every NaN gives a number: callers select it away.
 template <class T>
 REGMAX_INLINE Vec<T> exp2_of(Vec<T> x) {

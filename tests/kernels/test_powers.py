@@ -1,0 +1,79 @@
+"""Weights that are powers of the scores: their accuracy, and that the bits of a row do not depend on the others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fronts import TIERS, forced_tier
+
+from regmax.kernels import native
+
+STRENGTHS = {"entmax": (1.05, 1.1, 1.25, 4 / 3, 1.5, 1.7), "sqpnormmax": (1.01, 1.1, 1.25, 1.3, 1.5, 1.9)}
+CASES = [(kernel, theta) for kernel, thetas in STRENGTHS.items() for theta in thetas]
+cases = pytest.mark.parametrize(("kernel", "theta"), CASES)
+lengths = pytest.mark.parametrize("d", [5, 16, 70, 600])
+
+pytestmark = pytest.mark.skipif(native.core is None, reason="needs the native core")
+
+
+def rows(d: int, n: int = 64) -> np.ndarray:
+    """Normal, flat, tied and wide rows."""
+    generator = np.random.default_rng(d)
+    scale = np.array([1.0, 0.03, 1.0, 8.0])[np.arange(n) % 4, None]
+    x = scale * generator.standard_normal((n, d))
+    x[2::4] = np.round(4 * x[2::4]) / 4
+    return x.astype(np.float32)
+
+
+@pytest.mark.parametrize("tier", [None, *TIERS])
+@cases
+@lengths
+def test_float32_weights_are_float64_weights_rounded(
+    kernel: str, theta: float, d: int, tier: str | None
+) -> None:
+    x = rows(d)
+    exact = native.argmax(kernel, x.astype(np.float64), None, theta)
+    with forced_tier(tier):
+        y = native.argmax(kernel, x, None, theta)
+    ulp = np.spacing(exact.max(axis=1, keepdims=True).astype(np.float32))
+    assert (np.abs(y - exact) / ulp).max() < 8
+
+
+@cases
+@lengths
+def test_undefined_rows_change_no_bit_of_their_neighbours(kernel: str, theta: float, d: int) -> None:
+    x = rows(d)
+    alone = native.argmax(kernel, x, None, theta)
+    x[3::8], x[5::16] = -np.inf, np.nan
+    defined = np.isfinite(x).all(axis=1)
+    np.testing.assert_array_equal(native.argmax(kernel, x, None, theta)[defined], alone[defined])
+
+
+@pytest.mark.parametrize("kernel", STRENGTHS)
+@lengths
+def test_strengths_of_other_rows_change_no_bit(kernel: str, d: int) -> None:
+    x, v = rows(d), rows(d)[::-1].copy()
+    own = np.resize(np.array(STRENGTHS[kernel]), len(x))
+    mixed = native.argmax(kernel, x, None, own)
+    product = native.jacobian_product(kernel, mixed, v, None, own)
+    for theta in STRENGTHS[kernel]:
+        same = own == theta
+        equal = np.full(same.sum(), theta)
+        y = native.argmax(kernel, x[same], None, equal)
+        np.testing.assert_array_equal(mixed[same], y)
+        np.testing.assert_array_equal(product[same], native.jacobian_product(kernel, y, v[same], None, equal))
+
+
+@pytest.mark.parametrize("p", [1.006, 1.01, 1.03, 1.1, 1.5, 1.99])
+@pytest.mark.parametrize("tier", [None, *TIERS])
+@lengths
+def test_jacobian_of_sqpnormmax_keeps_its_digits_near_one(p: float, d: int, tier: str | None) -> None:
+    y = native.argmax("sqpnormmax", rows(d), None, p)
+    v = np.random.default_rng(1).standard_normal(y.shape).astype(np.float32)
+    exact = native.jacobian_product("sqpnormmax", y.astype(np.float64), v.astype(np.float64), None, p)
+    with forced_tier(tier):
+        product = native.jacobian_product("sqpnormmax", y, v, None, p)
+    size = (
+        np.abs(v).max() * y.max(axis=1, keepdims=True) ** (2 - p) / (p - 1)
+    )  # of diag(y^(2-p)) D, D >= 1 / (p - 1)
+    assert (np.abs(product - exact) / size).max() < 2e-6
