@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, empty_like, get_num_threads
 
-from regmax.kernels import native
+from regmax.kernels import KERNELS, native
 
 # Below this many scores the core reads a row's weights as fast as its bits, unless there are many rows.
 _FEW = {"sqpnormmax": 129, "entmax": 129}
@@ -24,8 +24,12 @@ _MANY = 1 << 16
 # The core's codes of the types whose code is not the item size.
 _HALF = {torch.float16: 2, torch.bfloat16: 3}
 HALF = tuple(_HALF)
-# The kernels whose Jacobian product needs no weights.
-_BITS_SUFFICE = frozenset({"sparsemax", "fusedmax"})
+# The kernels whose Jacobian product needs no weights: the support and the segments, which are bits, determine it.
+_BITS_SUFFICE = frozenset(
+    name
+    for name, kernel in KERNELS.items()
+    if kernel.constant_jacobian and kernel.groups != "clusters" and not name.startswith("prox")
+)
 
 Strength = Tensor | float
 
