@@ -62,10 +62,11 @@ inline V power_of(V base, V exponent) {
 // and J v = M v - r M 1 for r = (1^T M v) / (1^T M 1). Near p = 1 both are differences of numbers that are almost
 // equal, y^(2-p) and y^p being almost y. With e = y^(2-p) - y >= 0, l = y^p - y <= 0, and the sums T, V, E, W, L of y,
 // y v, e, e v and l,
-//     s 1^T M 1 / D = (p-1) T T + T (E + L) + E L,    s 1^T M v / D = (p-1) T V + T W + V L + W L,
-// and J v = e (f_0 v + f_1) + y (f_0 v + f_1 + f_2).
+//     s 1^T M 1 / D = T ((p-1) T + L) + E s,    s 1^T M v / D = V ((p-1) T + L) + W s,
+// and J v = e (f_0 v + f_1) + y (f_0 v + f_1 + f_2). s = T + L is a sum of its own: for p near 2 and small weights L is
+// almost -T.
 struct PnormProduct {
-  static constexpr int sums = 5, factors = 3;
+  static constexpr int sums = 6, factors = 3;
   static constexpr bool reads_weights = true;
 
   // e = y (y^(1-p) - 1)
@@ -79,7 +80,9 @@ struct PnormProduct {
   template <class T>
   static REGMAX_INLINE void add(Where<T> supported, Vec<T> y, Vec<T> root, Vec<T> v, Vec<T>* s) {
     const Vec<T> vi = select(supported, v, Vec<T>{}), both = larger(y + root, splat(smallest_normal<T>));
-    s[0] += root * (y / both);
+    const Vec<T> share = y / both;
+    s[0] = times_plus(root, share, s[0]);
+    s[5] = times_plus(y, share, s[5]);
     s[1] = times_plus(y, vi, s[1]);
     s[2] += y;
     s[3] += root;
@@ -87,10 +90,9 @@ struct PnormProduct {
   }
   template <class V>
   static REGMAX_INLINE void find_factors(const V* s, V count, V scale, V a, V* f) {
-    const V less = -s[0], along = s[1], total = s[2], more = s[3], more_along = s[4];
-    const V mass = total + less, d = power_of(mass, (a - 1.0f) / (a + 1.0f)) / a * scale;
-    const V ratio = (a * total * along + total * more_along + along * less + more_along * less) /
-                    (a * total * total + total * (more + less) + more * less);
+    const V along = s[1], total = s[2], more = s[3], more_along = s[4], mass = s[5];
+    const V d = power_of(mass, (a - 1.0f) / (a + 1.0f)) / a * scale, rest = a * total - s[0];
+    const V ratio = (along * rest + more_along * mass) / (total * rest + more * mass);
     // A single weight is one, whatever the scores: J is zero.
     f[0] = if_several(count, d);
     f[1] = if_several(count, -d * ratio);

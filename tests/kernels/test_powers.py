@@ -77,3 +77,16 @@ def test_jacobian_of_sqpnormmax_keeps_its_digits_near_one(p: float, d: int, tier
         np.abs(v).max() * y.max(axis=1, keepdims=True) ** (2 - p) / (p - 1)
     )  # of diag(y^(2-p)) D, D >= 1 / (p - 1)
     assert (np.abs(product - exact) / size).max() < 2e-6
+
+
+@pytest.mark.parametrize("p", [1.1, 1.5, 1.9])
+@pytest.mark.parametrize("tier", [None, *TIERS])
+def test_jacobian_of_sqpnormmax_of_long_flat_rows(p: float, tier: str | None) -> None:
+    """Weights of about 1/d, for which y^p is much smaller than y."""
+    x = (1 + np.spacing(np.float32(1)) * (np.arange(8 * 4096) % 3).reshape(8, 4096)).astype(np.float32)
+    y = native.argmax("sqpnormmax", x, None, p)
+    v = np.random.default_rng(2).standard_normal(y.shape).astype(np.float32)
+    exact = native.jacobian_product("sqpnormmax", y.astype(np.float64), v.astype(np.float64), None, p)
+    with forced_tier(tier):
+        product = native.jacobian_product("sqpnormmax", y, v, None, p)
+    assert np.abs(product - exact).max() < 2e-6 * np.abs(exact).max()
