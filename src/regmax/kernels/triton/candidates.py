@@ -15,7 +15,7 @@ from regmax.kernels.triton.launch import kind, run, tile
 
 # Queries and keys of a block by head dimension, and warps: the largest without a stack (docs/gpu.md).
 BLOCKS = {16: (64, 32, 8), 32: (64, 32, 8), 64: (64, 32, 8), 128: (64, 32, 8), 256: (32, 32, 8)}
-ONE_PASS = dict.fromkeys((16, 32, 64, 128), (64, 64, 8))  # the same for `candidates_in_one_pass`
+ONE_PASS = dict.fromkeys((16, 32, 64, 128), (64, 64, 8))  # of `candidates_in_one_pass`; compiled for 64 only
 QUERIES = 4  # of a program that gathers: 16 would spill registers
 EPS = 2.0**-23
 
