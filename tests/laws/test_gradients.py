@@ -36,7 +36,9 @@ def test_gradcheck_first_and_second_order(entry: Entry, torch_path: str, layout:
         return entry(arrange(rows), dim, gamma=gamma)
 
     assert gradcheck(function, x.requires_grad_(), check_forward_ad=True, check_batched_grad=True)
-    assert gradgradcheck(function, x, direction(*function(x).shape).requires_grad_(), check_fwd_over_rev=True)
+    v = direction(*function(x).shape).requires_grad_()
+    # Every column for one layout; random directions for the others, which differ in the front end only.
+    assert gradgradcheck(function, x, v, check_fwd_over_rev=True, fast_mode=layout != "rows")
 
 
 def test_gradcheck_with_a_mask(entry: Entry, torch_path: str) -> None:

@@ -18,14 +18,16 @@ from exact_cases import Case, load
 ROOT = Path(__file__).parents[2]
 
 
-def jax_front(by_core: bool, longest: int = 4096) -> Implementation:
+def jax_front(
+    by_core: bool, longest: int = 4096, dtypes: tuple[str, ...] = ("float32", "float64")
+) -> Implementation:
     """The JAX front end, jitted, by the core's handlers or by JAX operations, on rows of up to `longest` scores."""
     import jax
 
     from regmax.frontends.jax import handlers
 
     def covers(case: Case) -> bool:
-        return has_function(case) and len(case.x) <= longest
+        return has_function(case) and len(case.x) <= longest and str(case.x.dtype) in dtypes
 
     if by_core and not handlers.available():
         raise ImportError("the handlers were not built: make jax-handlers")

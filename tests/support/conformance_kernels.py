@@ -15,17 +15,41 @@ COPIES = (1, 33)  # one row takes other paths through the core than many
 
 
 def _on_rows(argmax: Callable[..., Any], product: Callable[..., Any], array: Any, back: Any) -> Any:
-    """A runner of the kernels' interface: the product is taken at the exact weights."""
+    """A runner of the kernels' interface, on batches of rows; the product is taken at the exact weights."""
 
-    def run(case: Case) -> Result:
-        keep = array(case.keep[None])
-        y = back(argmax(case.kernel, array(case.x[None]), keep, case.theta))[0]
-        if case.v is None:
-            return y, None
-        weights, v = (array(row[None]) for row in (case.weights.astype(case.x.dtype), case.v))
-        return y, back(product(case.kernel, weights, v, keep, case.theta))[0]
+    def key(case: Case) -> Any:
+        return case.kernel, case.theta, str(case.x.dtype), len(case.x), bool(case.keep.all()), case.v is None
 
-    return run
+    def run(cases: list[Case]) -> list[Result]:
+        def rows(parts: list[Any]) -> Any:
+            return array(np.stack(parts))
+
+        first = cases[0]
+        mask = None if first.keep.all() else rows([case.keep for case in cases])
+        y = back(argmax(first.kernel, rows([case.x for case in cases]), mask, first.theta))
+        if first.v is None:
+            return [(row,) for row in y]
+        weights = rows([case.weights.astype(case.x.dtype) for case in cases])
+        v = rows([case.v for case in cases])
+        return list(zip(y, back(product(first.kernel, weights, v, mask, first.theta)), strict=True))
+
+    return in_groups(key, run)
+
+
+def in_groups(
+    key: Callable[[Case], Any], run: Callable[[list[Case]], list[Result]]
+) -> Callable[[Case], Result]:
+    """A runner of all cases with the same key at once, when the first of them is asked for."""
+    groups: dict[Any, list[Case]] = {}
+    for case in load():
+        groups.setdefault(key(case), []).append(case)
+
+    @cache
+    def results(group: Any) -> dict[str, Result]:
+        cases = groups[group]
+        return dict(zip([case.name for case in cases], run(cases), strict=True))
+
+    return lambda case: results(key(case))[case.name]
 
 
 def reference() -> Implementation:
@@ -101,22 +125,6 @@ def tensors() -> Implementation:
     return Implementation("torch operations", run)
 
 
-def in_groups(
-    key: Callable[[Case], Any], run: Callable[[list[Case]], list[Result]]
-) -> Callable[[Case], Result]:
-    """A runner of all cases with the same key at once, when the first of them is asked for."""
-    groups: dict[Any, list[Case]] = {}
-    for case in load():
-        groups.setdefault(key(case), []).append(case)
-
-    @cache
-    def results(group: Any) -> dict[str, Result]:
-        cases = groups[group]
-        return dict(zip([case.name for case in cases], run(cases), strict=True))
-
-    return lambda case: results(key(case))[case.name]
-
-
 def triton() -> Implementation:
     """The Triton kernels in Triton's interpreter."""
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is imported
@@ -124,24 +132,8 @@ def triton() -> Implementation:
 
     from regmax.kernels import triton as kernels
 
-    def key(case: Case) -> Any:
-        return case.kernel, case.theta, str(case.x.dtype), len(case.x), bool(case.keep.all())
-
-    def run(cases: list[Case]) -> list[Result]:
-        def rows(parts: list[Any]) -> torch.Tensor:
-            return torch.tensor(np.stack(parts))
-
-        first = cases[0]
-        mask = None if first.keep.all() else rows([case.keep for case in cases])
-        y = kernels.argmax(first.kernel, rows([case.x for case in cases]), mask, first.theta).numpy()
-        if first.v is None:
-            return [(row,) for row in y]
-        weights = rows([case.weights.astype(case.x.dtype) for case in cases])
-        v = rows([case.v for case in cases])
-        product = kernels.jacobian_product(first.kernel, weights, v, mask, first.theta).numpy()
-        return list(zip(y, product, strict=True))
-
-    return Implementation("Triton (interpreter)", in_groups(key, run), lambda c: c.kernel in kernels.CHOSEN)
+    run = _on_rows(kernels.argmax, kernels.jacobian_product, torch.tensor, lambda y: y.numpy())
+    return Implementation("Triton (interpreter)", run, lambda case: case.kernel in kernels.CHOSEN)
 
 
 _STRENGTH = {"fusedmax": "lam", "oscarmax": "lam", "sqpnormmax": "p", "entmax": "alpha", "prox_tv1d": "lam"}
