@@ -48,7 +48,7 @@ class MomentRows {
  private:
   static constexpr int powers = Moments<T>::powers, most_rounds = 16, accurate_row = 128;
   // In words of 64 scores. A relative error of the sums of powers is one of all weights.
-  static constexpr int stretch = sizeof(T) == sizeof(double) ? 1 : powers > 1 ? 2 : 8;
+  static constexpr int stretch = sizeof(T) == sizeof(double) ? 1 : powers > 1 ? 2 : 4;
   // Short rows have few partial sums: these must be added up in the end.
   static constexpr int parts_of(int64_t) { return unrolled; }
   template <int64_t n>

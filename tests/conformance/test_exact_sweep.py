@@ -48,6 +48,8 @@ def test_no_tier_of_the_core_has_a_fault(tier: str | None) -> None:
         ("entmax", 1.0, "ramp", 1895298522, 1375, "float64"),
         ("sparsemax", None, "tiny", 1744777027, 41, "float32"),
         ("prox_tv1d", 3.0, "filled with -1e37", 1037001601, 17, "float64"),
+        ("sparsemax", None, "sawtooth", 1316442427, 536, "float32"),
+        ("oscarmax", 0.0, "sawtooth", 3729991, 522, "float32"),
     ],
 )
 def test_many_small_numbers_do_not_move_a_large_one(
