@@ -1,9 +1,9 @@
 """ROUGE-1, 2, L by rouge-score, and ROUGE-W-1.2, of tokenized text."""
 
 from collections.abc import Sequence
+from functools import cache
 from statistics import fmean
-
-from rouge_score.rouge_scorer import RougeScorer  # type: ignore[import-untyped]
+from typing import Any
 
 from regmax.experiments.metrics.rouge_w import Score, rouge_w
 
@@ -18,7 +18,12 @@ class _Whitespace:
         return text.split()
 
 
-_SCORER = RougeScorer(list(_LIBRARY), use_stemmer=False, tokenizer=_Whitespace())
+@cache
+def _scorer() -> Any:
+    """Imported on first use: with nltk it takes as long as importing torch, and two of three tasks do not need it."""
+    from rouge_score.rouge_scorer import RougeScorer  # type: ignore[import-untyped]
+
+    return RougeScorer(list(_LIBRARY), use_stemmer=False, tokenizer=_Whitespace())
 
 
 def rouge(
@@ -58,7 +63,7 @@ def _sentence(hypothesis: Tokens, references: Sequence[Tokens], best: bool) -> d
 
 
 def _one(hypothesis: Tokens, reference: Tokens) -> dict[str, Score]:
-    found = _SCORER.score(" ".join(reference), " ".join(hypothesis))
+    found = _scorer().score(" ".join(reference), " ".join(hypothesis))
     scores = {
         name: Score(found[key].precision, found[key].recall, found[key].fmeasure)
         for key, name in _LIBRARY.items()

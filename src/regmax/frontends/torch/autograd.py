@@ -18,6 +18,7 @@ from torch.autograd import Function
 from torch.autograd import function as torch_function
 
 from regmax.frontends.torch import accelerators, ops
+from regmax.frontends.torch.in_graph import allow_in_graph
 from regmax.frontends.torch.modes import is_plain, nested_forward_mode
 from regmax.kernels import KERNELS, native, tensors
 
@@ -282,7 +283,7 @@ def broadcast_batch(part: Any, dim: int | None, x: Tensor) -> Any:
     return part.reshape(part.shape[0], *(1,) * (x.ndim - part.ndim), *part.shape[1:])
 
 
-@torch.compiler.allow_in_graph
+@allow_in_graph
 def argmax(x: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> Tensor:
     """Pi(x; theta) on rows, for every transform, tracer and compiler."""
     return Argmax.apply(x, keep, theta, kernel)[0]

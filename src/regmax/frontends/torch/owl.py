@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from regmax.frontends.torch import autograd, ops
+from regmax.frontends.torch.in_graph import allow_in_graph
 from regmax.frontends.torch.modes import nested_forward_mode
 from regmax.kernels import tensors
 
@@ -60,7 +61,7 @@ def _by_size(z: Tensor) -> Tensor:
     return torch.argsort(z.abs(), dim=-1, descending=True, stable=True)
 
 
-@torch.compiler.allow_in_graph
+@allow_in_graph
 def prox_owl(x: Tensor, weights: Tensor) -> Tensor:
     """The OWL prox on rows, for every transform, tracer and compiler."""
     return ProxOwl.apply(x, weights)

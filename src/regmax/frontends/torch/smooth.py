@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._compile import _disable_dynamo
 from torch.autograd import Function
 
 from regmax.frontends.torch import autograd
@@ -23,7 +24,7 @@ class ConvergenceWarning(UserWarning):
     """Some rows stopped before their duality gap was below the tolerance."""
 
 
-@torch.compiler.disable(recursive=True)
+@_disable_dynamo  # `torch.compiler.disable`, but the compiler is imported by the first call
 def argmax_rows(omega: Regularizer, rows: Rows) -> Tensor:
     """Pi_Omega on rows, differentiable with respect to the scores."""
     if not isinstance(omega, SmoothRegularizer):
