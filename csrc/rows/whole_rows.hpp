@@ -201,7 +201,7 @@ class MomentRows {
     if (sizeof(T) == sizeof(double) || !is_long) {
       far = Moments<T>::template find_step<T>(sums, count, tau, &step, &factor);
     } else if constexpr (sizeof(T) == sizeof(float)) {
-      far = find_step_in_double(sums, count, tau, &step, &rest, &factor);
+      far = find_step_in_double(count, tau, &step, &rest, &factor);
     }
     // The threshold in two numbers: a score as large as the first loses nothing when it is subtracted.
     const Vec<T> moved = tau + step, part = moved - tau;
@@ -214,10 +214,9 @@ class MomentRows {
 
   // The sums of long rows lose too many digits in float32 when they are moved to the new threshold.
   // `rest` is what rounding the step takes from it.
-  static uint32_t find_step_in_double(const Vec<T>* sums, Vec<T> count, Vec<T> tau, Vec<T>* step, Vec<T>* rest,
-                                      Vec<T>* factor) {
+  uint32_t find_step_in_double(Vec<T> count, Vec<T> tau, Vec<T>* step, Vec<T>* rest, Vec<T>* factor) const {
     Vec<double> wide[powers][2], counts[2], taus[2], steps[2], factors[2] = {};
-    for (int k = 0; k < powers; ++k) widen(sums[k], wide[k]);
+    for (int k = 0; k < powers; ++k) sum_rows_in_double(sums_[k], wide[k]);
     widen(count, counts);
     widen(tau, taus);
     uint32_t far = 0;

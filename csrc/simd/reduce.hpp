@@ -56,6 +56,20 @@ inline T max_lanes(Vec<T> v) {
   return top;
 }
 
+// `sum_rows` in double: the sums of the first half of the rows, then of the second.
+inline void sum_rows_in_double(const Vec<float>* v, Vec<double> (&sums)[2]) {
+  constexpr int half = lanes<double>;
+  for (int h = 0; h < 2; ++h) {
+    Vec<double> rows[half];
+    for (int r = 0; r < half; ++r) {
+      Vec<double> wide[2];
+      widen(v[h * half + r], wide);
+      rows[r] = wide[0] + wide[1];
+    }
+    sums[h] = add_rows<double>(rows);
+  }
+}
+
 // A compensated sum (Kahan), lane by lane.
 template <class T>
 struct LaneSum {
