@@ -18,7 +18,7 @@ _waiting: list[Callable[..., Any]] = []
 def allow_in_graph(function: F) -> F:
     """Have the compiler call the function instead of tracing it; it is told when it is imported."""
     if _COMPILER in sys.modules:
-        return torch.compiler.allow_in_graph(function)  # type: ignore[no-any-return]
+        return torch.compiler.allow_in_graph(function)
     if not _waiting:
         sys.meta_path.insert(0, _AfterImport())
     _waiting.append(function)
