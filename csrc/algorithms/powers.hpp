@@ -16,94 +16,12 @@
 #include <cmath>
 #include <cstdint>
 
+#include "algorithms/power_terms.hpp"
 #include "runtime/tuning.hpp"
 #include "simd/exp2_log2.hpp"
 #include "simd/reduce.hpp"
 
 namespace regmax::REGMAX_ISA {
-
-// The terms of one vector; zero outside the support.
-template <class T>
-struct PowerTerms {
-  Vec<T> r, power, rw;  // w^(1/a), w^(1/a - 1), w^(1/a + 1)
-};
-
-// `rate` is c / m and `exponent` 1/a - 1.
-template <class T>
-REGMAX_INLINE PowerTerms<T> power_terms(Vec<T> x, Vec<T> rate, Vec<T> exponent) {
-  const Vec<T> share = -x * rate, w = splat(T(1)) - share;
-  const Where<T> inside = greater(w, splat(8 * rounding<T>));  // at the threshold up to rounding: no weight
-  const Vec<T> safe = select(inside, w, splat(T(1))), lost = select(inside, share, Vec<T>{});
-  const Vec<T> power = select(inside, exp2_of<T>(exponent * log2_one_minus<T>(lost, safe)), Vec<T>{});
-  const Vec<T> r = power * safe;
-  return {r, power, r * safe};
-}
-
-// How closely w is known after the last step: m is known to 4e-7.
-template <class T>
-constexpr T careful_rounding = 16 * rounding<T>;
-
-// Careful terms are scaled: none of them is rounded as a subnormal number, so that a weight is rounded once.
-constexpr int careful_scale_bits = 64;
-template <class T>
-constexpr T careful_scale = T(18446744073709551616.0);  // 2^64
-
-// Careful terms, and what decides whether a score has weight: w, and inside the support w and log2 w again, outside 1
-// and 0.
-template <class T>
-struct CarefulTerms : PowerTerms<T> {
-  Vec<T> w, inside_w, log_w;
-};
-
-// The same for c / m in two parts, times `careful_scale`. Scores that are equal have the same rounding errors, which
-// add up: in rows with many small weights they change the sum of the terms, and thereby the largest weight, by many
-// units in the last place.
-template <class T>
-REGMAX_INLINE CarefulTerms<T> careful_power_terms(Vec<T> x, Vec<T> rate, Vec<T> rate_rest, Vec<T> exponent) {
-  const Vec<T> one = splat(T(1)), share = -x * rate;
-  const Vec<T> rest = product_error<T>(-x, rate, share) - x * rate_rest;
-  const Vec<T> w = (one - share) - rest;
-  const Where<T> inside = greater(w, splat(8 * rounding<T>));
-  const Vec<T> safe = select(inside, w, one);
-  // What rounding took from w: nothing that counts if w is small.
-  const Vec<T> taken = select(inside & greater(w, splat(T(0.5))), ((one - w) - share) - rest, Vec<T>{});
-  const Vec<T> logarithm = times_plus(taken, splat(T(log2_e)), log2_of<T>(safe));
-  // Below it the scaled power would be subnormal; such a weight is zero.
-  constexpr T lowest = -FloatBits<T>::bias + 1 - careful_scale_bits;
-  const Vec<T> scaled =
-      normal_exp2<T, FloatBits<T>::exp_terms, careful_scale_bits>(larger(exponent * logarithm, splat(lowest)));
-  const Vec<T> power = select(inside, scaled, Vec<T>{}), r = power * safe;
-  return {{r, power, r * safe}, w, safe, logarithm};
-}
-
-// Whether rounding may decide which scores of a row have weight, because a score is at the threshold or its weight is
-// half the least number; or whether a weight is so small that rounding changes its powers.
-template <class T>
-struct SmallWeights {
-  Vec<T> exponent, vanishing;  // log2 r of half the least number
-  Vec<T> nearest = splat(-nothing<T>), least_w = nearest, least_distance = nearest;
-
-  REGMAX_INLINE void add(const CarefulTerms<T>& terms) {
-    const Vec<T> log_r = times_plus(exponent, terms.log_w, terms.log_w);
-    nearest = smaller(absolute<T>(terms.w), nearest);
-    least_w = smaller(terms.inside_w, least_w);
-    least_distance = smaller(absolute<T>(log_r - vanishing), least_distance);
-  }
-  bool are_unsure(T vanishing_doubt, T steep_w) const {
-    return bits(greater(splat(careful_rounding<T>), nearest)) | bits(greater(splat(steep_w), least_w)) |
-           bits(greater(splat(vanishing_doubt), least_distance));
-  }
-};
-
-// The same to about four digits, for Newton's first steps.
-template <class T>
-REGMAX_INLINE PowerTerms<T> rough_power_terms(Vec<T> x, Vec<T> rate, Vec<T> exponent) {
-  const Vec<T> w = times_plus(x, rate, splat(T(1)));
-  const Where<T> inside = greater(w, splat(T(1e-6)));
-  const Vec<T> power = select(inside, rough_exp2<T>(exponent * rough_log2<T>(larger(w, splat(T(1e-6))))), Vec<T>{});
-  const Vec<T> r = power * w;
-  return {r, power, r * w};
-}
 
 // y^power of weights; zero for those that are zero.
 template <class T>
@@ -117,6 +35,13 @@ template <class T>
 struct PowerSums {
   Vec<T> s, c, r;  // S, C, R
 };
+
+// For smaller a no power of a weight is steep.
+constexpr double least_steep = 0.55;
+
+// How closely w is known after the last step: m is known to 4e-7.
+template <class T>
+constexpr T careful_rounding = 16 * rounding<T>;
 
 // --- The two mappings, one row per lane ---
 
@@ -143,9 +68,12 @@ struct PowerExponents {
   // Jacobian products consist of the powers y^(1-a), which are proportional to w^(1/a - 1). For a > 1/2 the slope of
   // this power is the steeper the smaller w is; below this w it exceeds `steepest_power`.
   Vec<T> steep_w() const {
-    const Vec<T> one = splat(T(1)), some = within<T>(a, T(0.55), T(0.9999)), power = one / some - one;
+    const Vec<T> one = splat(T(1)), some = within<T>(a, T(least_steep), T(0.9999)), power = one / some - one;
     return exp2_of<T>(log2_of<T>(power * splat(T(1 / steepest_power))) / (one - power));
   }
+
+  // A score with w in between is at the threshold up to rounding, or its weight is steep.
+  Vec<T> doubtful_w() const { return larger(steep_w(), splat(careful_rounding<T>)); }
 
   // The relative change of S for a relative change of m: r changes by w^(1/a - 1) (1 - w) / a.
   Vec<T> sensitivity(const PowerSums<T>& sums) const { return (sums.c - sums.s) / (a * sums.s); }
@@ -165,6 +93,8 @@ struct TsallisPowers : PowerExponents<T> {
   using InDouble = TsallisPowers<double>;
 
   Vec<T> c() const { return a; }
+  // The root of `count` equal scores. By Jensen's inequality it is an upper bound for scores with this mean.
+  Vec<T> even_root(Vec<T> count, Vec<T> mean) const { return exp2_of<T>(-a * log2_of<T>(count)) - a * mean; }
   // Newton's step down in log2 m.
   Vec<T> step(const PowerSums<T>& sums, Vec<T> m) const {
     return (log2_of<T>(m) + a * log2_of<T>(sums.s)) * sums.s / sums.c;
@@ -178,6 +108,10 @@ struct PnormPowers : PowerExponents<T> {
   using InDouble = PnormPowers<double>;
 
   Vec<T> c() const { return splat(T(1)); }
+  // The root of `count` equal scores: a guess for scores with this mean.
+  Vec<T> even_root(Vec<T> count, Vec<T> mean) const {
+    return exp2_of<T>(log2_of<T>(count) * a * splat(T(-2)) / (splat(T(1)) + a)) - mean;
+  }
   Vec<T> step(const PowerSums<T>& sums, Vec<T> m) const {
     const Vec<T> one = splat(T(1)), rest = one - a;
     const Vec<T> log_f = log2_of<T>(m) + (log2_of<T>(sums.s) - log2_of<T>(sums.r) * rest / (one + a));
@@ -185,19 +119,26 @@ struct PnormPowers : PowerExponents<T> {
   }
 };
 
+// The sums of a group of rows in double: near p = 1 an error of the sums is up to 8 times as large in the weights.
+struct WideSums {
+  PowerSums<double> half[2];
+
+  PowerSums<float> narrowed() const {
+    const Vec<double> s[2] = {half[0].s, half[1].s}, c[2] = {half[0].c, half[1].c}, r[2] = {half[0].r, half[1].r};
+    return {narrow(s), narrow(c), narrow(r)};
+  }
+};
+
 // The step from m (1 - shift), in double: in float32 the sum of large logarithms has too few digits.
 template <class Powers>
-inline Vec<float> accurate_step(const Powers& powers, const PowerSums<float>& sums, Vec<float> m, Vec<float> shift) {
-  Vec<double> a[2], s[2], c[2], r[2], wide_m[2], wide_shift[2], steps[2];
+inline Vec<float> accurate_step(const Powers& powers, const WideSums& sums, Vec<float> m, Vec<float> shift) {
+  Vec<double> a[2], wide_m[2], wide_shift[2], steps[2];
   widen(powers.a, a);
-  widen(sums.s, s);
-  widen(sums.c, c);
-  widen(sums.r, r);
   widen(m, wide_m);
   widen(shift, wide_shift);
   for (int h = 0; h < 2; ++h) {
     wide_m[h] -= wide_m[h] * wide_shift[h];
-    steps[h] = typename Powers::InDouble(a[h]).step({s[h], c[h], r[h]}, wide_m[h]);
+    steps[h] = typename Powers::InDouble(a[h]).step(sums.half[h], wide_m[h]);
   }
   return narrow(steps);
 }
@@ -207,6 +148,94 @@ template <class T>
 REGMAX_INLINE Vec<T> stepped(Vec<T> m, Vec<T> step) {
   return m * normal_exp2<T>(within<T>(-step, T(-6), T(1)));
 }
+
+// The bounds between which rounding may decide whether a score has weight, because it is at the threshold or its weight
+// is half the least number, or between which a weight is so small that rounding changes its powers.
+template <class T>
+struct DoubtfulBounds {
+  Vec<T> w, low_r, high_r;  // of w, from -careful_rounding on; of scaled terms r
+};
+
+template <class T>
+struct DoubtfulWeights {
+  DoubtfulBounds<T> bounds;
+  Where<T> found{};
+
+  REGMAX_INLINE void add(const CarefulTerms<T>& terms) {
+    found |= greater(terms.w, splat(-careful_rounding<T>)) & greater(bounds.w, terms.w);
+    found |= greater(terms.r, bounds.low_r) & greater(bounds.high_r, terms.r);
+  }
+};
+
+// The bits of rows without result: those that do not settle, and those with doubtful weights.
+struct UnsureRows {
+  uint32_t left, doubtful;
+
+  void operator|=(const UnsureRows& others) { left |= others.left, doubtful |= others.doubtful; }
+};
+
+constexpr int most_power_rounds = 12;
+
+// Newton's method in log2 m, one row per lane. The first steps come from rough terms. The last step is kept apart from
+// m, where it would be rounded: the root is m (1 - shift). A row's steps depend on that row only.
+template <class Powers>
+class RootSearch {
+  using T = float;
+  // After a step below `last_step` the error, which is about its square, is below rounding; after one below
+  // `rough_step` rough terms no longer serve.
+  static constexpr T last_step = T(4e-4), rough_step = T(0.06);
+
+ public:
+  Vec<T> m, shift{}, sum = splat(T(1));
+  uint32_t moving, rough;
+
+  RootSearch(const Powers& powers, Vec<T> start, uint32_t wanted)
+      : m(start),
+        moving(wanted),
+        rough(wanted),
+        powers_(powers),
+        doubtful_w_(powers.doubtful_w()),
+        doubt_(normal_exp2<T>(powers.vanishing_doubt())) {}
+
+  CarefulRate<T> rate() const {
+    const Vec<T> first = powers_.c() / m;
+    return {first, times_plus(first, shift, quotient_rest<T>(powers_.c(), m, first))};
+  }
+
+  // S is that of the pass before.
+  DoubtfulBounds<T> doubtful() const {
+    const Vec<T> vanishing = sum * splat(T(1.2924697071141057e-26));  // 2^-150, scaled
+    return {doubtful_w_, vanishing / doubt_, vanishing * doubt_};
+  }
+
+  // Takes the steps of the rows that move, from the sums without scale. NaN is never small.
+  void take(const WideSums& sums) {
+    const PowerSums<T> narrowed = sums.narrowed();
+    sum = select(from_bits<T>(moving), narrowed.s, sum);
+    Vec<T> step = powers_.step(narrowed, m);
+    if (moving & ~rough) step = select(from_bits<T>(rough), step, accurate_step(powers_, sums, m, shift));
+    const Vec<T> size = absolute<T>(step), change = step * splat(T(ln_2));
+    // Only a step from accurate sums is the last.
+    const uint32_t last = moving & ~rough & bits(greater(splat(last_step), size));
+    shift = select(from_bits<T>(last), times_plus(change * T(0.5), change, change), shift);
+    moving &= ~last;
+    m = select(from_bits<T>(moving), stepped<T>(m, step), m);
+    rough &= ~bits(greater(splat(rough_step), size));
+  }
+
+  // Moves m to the roots; returns the rows in which rounding or the last step counts. Where a weight is about to vanish
+  // the step after a small one may be no smaller.
+  uint32_t finish(const WideSums& sums) {
+    const Vec<T> sensitivity = powers_.sensitivity(sums.narrowed()), step = accurate_step(powers_, sums, m, shift);
+    const Vec<T> error = absolute<T>(step) * larger(sensitivity, splat(T(1)));
+    m -= m * shift;
+    return bits(greater(sensitivity, splat(T(8)))) | bits(greater(error, splat(T(4e-7))));
+  }
+
+ private:
+  const Powers& powers_;
+  Vec<T> doubtful_w_, doubt_;
+};
 
 // Scores relative to their maximum in long double, which has the digits that float64 weights need: in rows with many
 // small weights the rounding errors of double add up. Where long double is double, the last digits are lost.
@@ -240,17 +269,17 @@ inline LongPowerSums long_power_sums(const LongScores& x, int64_t count, long do
 }
 
 // A first guess of the root, from one small set of scores per lane.
-template <class T, class Powers>
-inline Vec<T> guess_root(const Vec<T>* x, int count, const Powers& powers) {
+template <class T, class Powers, class Terms>
+inline Vec<T> guess_root(const Vec<T>* x, int count, const Powers& powers, const Terms& terms) {
   Vec<T> m = splat(T(1));
   for (int round = 0; round < 3; ++round) {
     PowerSums<T> sums{};
     const Vec<T> rate = powers.c() / m;
     for (int k = 0; k < count; ++k) {
-      const PowerTerms<T> terms = rough_power_terms<T>(x[k], rate, powers.exponent);
-      sums.s += terms.r;
-      sums.c += terms.power;
-      sums.r += terms.rw;
+      const PowerTerms<T> added = terms.rough(x[k], rate);
+      sums.s += added.r;
+      sums.c += added.power;
+      sums.r += added.rw;
     }
     m = smaller(stepped<T>(m, powers.step(sums, m)), splat(T(1)));
   }
