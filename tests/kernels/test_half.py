@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from fronts import TIERS, forced_tier
@@ -161,3 +162,37 @@ def test_the_core_refuses_a_product_without_weights_or_bits() -> None:
     for kernel in ("sparsemax", "sqpnormmax"):
         with pytest.raises(ValueError, match="every array"):
             native.core.jacobian_product(2, native.CODES[kernel], *arguments)
+
+
+@MAPPINGS
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("dim", [0, -1])
+def test_float16_arrays_are_read_by_the_core(
+    entry: Entry, masked: bool, dim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weights are those of float32, rounded once; no float32 copy of the scores is made."""
+    generator = np.random.default_rng(4)
+    x = generator.normal(size=(70, 50)).astype(np.float16)
+    x[3, 5], x[8, 9], x[11] = np.nan, np.inf, -np.inf
+    mask = generator.random(x.shape) < 0.7 if masked else None
+    gamma = np.linspace(0.5, 2.0, x.shape[1 - dim % 2])
+    strengths = {"gamma": np.expand_dims(gamma, dim)}
+    expected = entry(x.astype(np.float32), dim, mask=mask, **strengths).astype(np.float16)
+    seen: list[np.dtype[Any]] = []
+    argmax = native.argmax
+
+    def watched(kernel: str, scores: Any, *arguments: Any, **strengths: Any) -> Any:
+        seen.append(scores.dtype)
+        return argmax(kernel, scores, *arguments, **strengths)
+
+    monkeypatch.setattr(native, "argmax", watched)
+    y = entry(x, dim, mask=mask, **strengths)
+    assert seen == [np.float16]
+    assert y.dtype == np.float16
+    np.testing.assert_array_equal(y, expected)
+
+
+def test_products_of_float16_arrays_are_refused() -> None:
+    x = np.zeros((2, 3), np.float16)
+    with pytest.raises(TypeError, match=r"needs rows .* in float32 or float64. Got float16"):
+        native.jacobian_product("sparsemax", x, x)

@@ -28,7 +28,7 @@ from regmax.regularizers.base import Bounds
 
 
 class Rows(NamedTuple):
-    """Scores as contiguous rows in float32 or float64, and their original layout."""
+    """Scores as contiguous rows in float32 or float64, or float16 if the core reads them, and their original layout."""
 
     x: NDArray[Any]  # (n, d)
     keep: NDArray[np.bool_] | None  # (n, d)
@@ -55,15 +55,18 @@ def prepare(
     mask: Any,
     theta: Any = None,
     bounds: Bounds | None = None,
+    *,
+    halves: bool = False,
 ) -> Rows:
-    """Check the arguments and lay the scores out as rows."""
+    """Check the arguments and lay the scores out as rows, in float32 if they are float16, unless `halves`."""
     check_scores(call, x)
     if x.dtype.itemsize > 8:
         raise TypeError(
             f"`{call}` computes in at most float64. Got {x.dtype}: convert with `.astype('float64')`."
         )
     dim = check_dim(call, dim, x.ndim)
-    work = np.dtype(np.float64 if x.dtype.itemsize == 8 else np.float32)
+    keeps_halves = halves and x.dtype == np.float16
+    work = x.dtype if keeps_halves else np.dtype(np.float64 if x.dtype.itemsize == 8 else np.float32)
     moved = np.moveaxis(x, dim, -1)
     n, d = int(np.prod(moved.shape[:-1], dtype=np.int64)), moved.shape[-1]
     rows = np.ascontiguousarray(moved, dtype=work).reshape(n, d)
@@ -107,7 +110,8 @@ def argmax(omega: Regularizer, x: NDArray[Any], dim: int, gamma: Any, mask: Any)
     """Pi_Omega(x) along `dim`."""
     if not isinstance(omega, KernelRegularizer):
         return _by_torch("argmax", omega, x, dim, gamma, mask)
-    rows = prepare(omega.call, x, dim, gamma, mask, omega.theta, omega.bounds)
+    halves = not omega.steps and _kernels(omega.kernel) is native  # the core converts them, a block at a time
+    rows = prepare(omega.call, x, dim, gamma, mask, omega.theta, omega.bounds, halves=halves)
     return rows.restore(_argmax_rows(omega, rows))
 
 

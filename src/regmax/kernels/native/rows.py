@@ -19,6 +19,7 @@ CODES = {name: code for code, (name, kernel) in enumerate(KERNELS.items()) if ke
 CHAINED = frozenset(name for name, kernel in KERNELS.items() if kernel.groups == "segments")
 
 _FLOATS = np.dtype(np.float32), np.dtype(np.float64)
+_HALF = np.dtype(np.float16)  # of an array: weights only, for a Jacobian product needs them in float32
 _TENSOR_FLOATS = "torch.float32", "torch.float64"
 
 Rows = TypeVar("Rows")  # an array or a tensor
@@ -29,7 +30,7 @@ def argmax(kernel: str, x: Rows, keep: Any = None, theta: Any = None, *, gamma: 
 
     Args:
         kernel: one of `regmax.kernels.KERNELS`.
-        x: scores (n, d), float32 or float64.
+        x: scores (n, d), float32 or float64; arrays also float16.
         keep: boolean, broadcasts to `x`; None keeps everything.
         theta: the kernel's strength, `lam` or `p`: a number, or one per row.
         gamma: positive: a number, or one per row.
@@ -40,7 +41,7 @@ def argmax(kernel: str, x: Rows, keep: Any = None, theta: Any = None, *, gamma: 
     if kernel not in CODES:
         return _without_core(x).argmax(kernel, x, keep, theta, gamma=gamma)
     call = f"argmax({kernel!r}, x)"
-    scores = _checked(call, x)
+    scores = _checked(call, x, (*_FLOATS, _HALF))
     y = _empty_like(scores)
     arguments, _owners = _arguments(call, scores, keep, theta, gamma)
     core.argmax(scores.itemsize, CODES[kernel], _address(scores), _address(y), *arguments)
@@ -91,11 +92,11 @@ def _without_core(x: Any) -> Any:
     return tensors
 
 
-def _checked(call: str, x: Any) -> Any:
+def _checked(call: str, x: Any, floats: tuple[np.dtype[Any], ...] = _FLOATS) -> Any:
     """Contiguous rows of a type that the core supports."""
     if core is None:
         raise RuntimeError(f"`{call}` needs the native core. Got an installation without it.")
-    if isinstance(x, np.ndarray) and x.ndim == 2 and x.dtype in _FLOATS:
+    if isinstance(x, np.ndarray) and x.ndim == 2 and x.dtype in floats:
         return np.ascontiguousarray(x)
     if framework(x) == "torch" and x.ndim == 2 and str(x.dtype) in _TENSOR_FLOATS and x.is_cpu:
         return x.detach().contiguous()
