@@ -33,7 +33,7 @@ function fitted(token, width) {
 function layout(panel, { width, zoom = 0, least = LEAST_CELL, whole = false }) {
   const [n, d] = [panel.target.length, panel.source.length];
   const widest = (tokens) => tokens.reduce((most, token) => Math.max(most, textWidth(shortened(token))), 24);
-  const left = Math.ceil(Math.max(Math.min(1.1 * widest(panel.target), 0.3 * width), CORNER)) + 12;
+  const left = Math.ceil(Math.max(Math.min(1.1 * widest(panel.target), 0.34 * width), CORNER)) + 12;
   const room = width - left - 6;
   const across = widest(panel.source);
   const upright = across + 6 <= Math.min(zoom || room / d, 64);
