@@ -5,12 +5,12 @@
 
 The loss of a language model may be any mapping's Fenchel-Young loss, not only softmax's, the cross entropy. A sparse
 mapping says which words can *not* follow. Every loss sees the same passages in the same order, from the same start.
-Of the text, the last twentieth is for testing; words that are not among the most frequent ones are `<unk>`, which is no
-target. The run takes some minutes of one core.
+The last twentieth of the text is the test set; rare words are replaced by `<unk>`, which is never a target. A run
+takes a few minutes on one core.
 
-Columns: `perplexity` is defined for softmax only, because a sparse mapping gives some words that do follow a
-probability of zero: `excluded` is their share, and `perplexity of the rest` that of the words that are not excluded.
-`accuracy` is how often the most probable word is right, `words` how many have weight.
+Columns: `perplexity` is defined for softmax only, because a sparse mapping gives probability zero to some words that do
+follow. `excluded` is their share, and `perplexity of the rest` is the perplexity of the other words. `accuracy` is how
+often the most probable word is right, and `words` how many words have weight.
 """
 
 import argparse

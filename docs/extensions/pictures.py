@@ -59,7 +59,7 @@ def screenshots(model: Path | None, report: Path | None) -> None:
             lines = f"#show=lines&compare=no&row=3&left={LINES}"
             _shot(browser, page, "explorer-lines", lines, height=820)
         if report is not None:
-            _shot(browser, report.resolve(), "report", height=1500)
+            _shot(browser, report.resolve(), "report", height=2420)
         browser.close()
 
 

@@ -301,7 +301,7 @@ def test_a_device_is_measured_by_the_same_command(capsys: pytest.CaptureFixture[
     assert all(timing.error is None and timing.milliseconds > 0 for timing in timings)
     if not torch.cuda.is_available():
         assert main(["bench", "--device", "cuda"]) == 2
-        assert "needs a GPU that torch finds. Got none." in capsys.readouterr().err
+        assert "needs a GPU that torch can use. Got none." in capsys.readouterr().err
     assert main(["bench", "--device", "tpu"]) == 2
     assert "must be cpu or cuda. Got 'tpu'." in capsys.readouterr().err
 

@@ -62,7 +62,7 @@ def test_demo_without_torch_shows_the_sentence_and_says_what_to_install(
     assert "lighthouse" in printed.out
     assert printed.err == (
         "regmax demo: training needs torch: `pip install '.[experiments]'` in the folder of regmax's sources; "
-        "`--quick` does without.\n"
+        "`--quick` skips training.\n"
     )
 
 

@@ -77,7 +77,7 @@ def test_a_file_that_is_no_configuration_is_refused(text: str, tmp_path: Path) -
         ({"dropout": 1.0}, r"`dropout` must be in \[0, 1\). Got 1.0"),
         ({"epochs": "five"}, "`epochs` must be positive. Got 'five'"),
         ({"optimizer": "lion"}, "`optimizer` must be adam or sgd. Got 'lion'"),
-        ({"anneal_begin": 0.9}, "must be shares of the steps, in this order"),
+        ({"anneal_begin": 0.9}, "must be fractions of the steps, in this order"),
         ({"grow_begin": 0.2, "grow_end": 0.1, "mapping": "fusedmax"}, "`grow_begin` and `grow_end` must be"),
         ({"grow_end": 0.1, "mapping": "sparsemax"}, "needs a mapping with a lam: fusedmax, oscarmax. Got sp"),
         ({"train": ("a", "b")}, "must be given together"),

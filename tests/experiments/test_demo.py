@@ -92,7 +92,7 @@ def test_an_interrupted_demo_stops_its_runs_and_goes_on_when_called_again(tmp_pa
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert errors == "regmax demo: interrupted; the same command goes on from here.\n"
+    assert errors == "regmax demo: interrupted; run the same command again to continue.\n"
     folder = tmp_path / "translation-softmax"
     reached = (folder / runs.LAST).stat().st_mtime_ns
     time.sleep(0.5)

@@ -68,7 +68,7 @@ def test_an_evaluation_shows_progress_units_and_is_read_by_the_table(
     before = {path: path.read_bytes() for path in trained.iterdir() if path.is_file()}
     assert main(["evaluate", str(trained), "--test", *files]) == 0
     printed = capsys.readouterr()
-    assert printed.err.startswith(f"evaluates {trained} on {' '.join(files)} ...\n")
+    assert printed.err.startswith(f"evaluating {trained} on {' '.join(files)} ...\n")
     lines = printed.out.splitlines()
     assert lines[0].startswith("BLEU ")
     assert lines[0].endswith(" of 100")
@@ -94,7 +94,7 @@ def test_an_evaluation_on_the_runs_own_test_set_is_not_a_second_run(trained: Pat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--out", "{run}"], "holds a run, whose result would be lost: choose another `--out`"),
+        (["--out", "{run}"], "holds a run whose result would be overwritten: choose another `--out`"),
         (["--beam", "0"], "argument --beam: must be a positive integer. Got 0"),
         (["--test", "{run}/outputs.txt", "{run}/config.json"], "must have the same number of lines"),
         (["--test", "nowhere.en", "nowhere.de"], "No such file or directory: 'nowhere.en'"),

@@ -208,6 +208,16 @@ def test_outputs_are_compared_by_a_paired_bootstrap(tmp_path: Path) -> None:
     assert f"{sparsemax.mean:.3f}" in FORMATS["markdown"]([scores])
 
 
+def test_equal_scores_do_not_differ_by_more_than_chance(tmp_path: Path) -> None:
+    texts = [f"a b c d e f{i} g h i j k" for i in range(20)]
+    for mapping in ("softmax", "fusedmax"):
+        config = make("translation", "small", {"mapping": mapping})
+        found = Result({"BLEU": 100.0}, {}, outputs=texts, references=[(text,) for text in texts])
+        runs.write_result(tmp_path / mapping, config, found, [])
+    (scores,) = tables(find_runs([tmp_path]), ["scores"])
+    assert [cells[1] and cells[1].mean for _, cells in scores.rows] == [None, 1.0]
+
+
 def test_the_attention_of_older_results_is_not_mixed_with_that_of_outputs(tmp_path: Path) -> None:
     configured(tmp_path, "softmax", 0, 1.0)
     result(tmp_path / "older", "fusedmax", 0, data=["generated"])

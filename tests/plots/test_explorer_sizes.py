@@ -246,6 +246,54 @@ def test_ugly_tokens_stay_text_inside_the_page(tab: Tab, ugly_page: Path, width:
         assert page.evaluate("document.getElementById('name').textContent").startswith("<b>")
 
 
+def test_long_labels_of_60_words_are_shortened_instead_of_scrolling(tab: Tab, ugly_page: Path) -> None:
+    page = tab(width=1280).open(ugly_page, "#example=1")
+    page.settle()
+    assert figure(page, "figure.scrollWidth <= figure.clientWidth + 1")
+    beyond = """(figure) => [...figure.querySelectorAll('.columns text')].filter((label) =>
+      label.getBoundingClientRect().right > figure.getBoundingClientRect().right).length"""
+    assert page.evaluate(f"({beyond})(document.getElementById('left-figure'))") == 0
+
+
+def test_a_long_name_and_note_stay_inside_the_page(tab: Tab, tmp_path: Path) -> None:
+    words = ("a", "\u200b")
+    view = View("", words, np.eye(2))
+    name = " ".join(f"word{k}" for k in range(300))
+    examples = Examples((Example(words, (view,), name=name, note="n" * 300),), title="t" * 200)
+    page = tab(width=390).open(write_explorer(examples, tmp_path / "page.html"))
+    page.settle()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    height = "document.getElementById('name').offsetHeight"
+    assert page.evaluate(height) < 120
+    page.evaluate("document.getElementById('name').click()")
+    assert page.evaluate(height) > 300
+    labels = page.evaluate("[...document.querySelectorAll('#left .rows text')].map((one) => one.textContent)")
+    assert labels == ["a", "U+200B"]
+
+
+def test_a_taller_window_shows_more_rows(tab: Tab, long_page: Path) -> None:
+    page = tab(width=1280, height=600).open(long_page, "#example=2")
+    whole(page)
+    size = {"width": 1280, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    page.call("Emulation.setDeviceMetricsOverride", **size)
+    whole(page)
+    painted, shown = figure(
+        page,
+        "[figure.querySelector('canvas.cells').offsetHeight,"
+        " figure.clientHeight - figure.querySelector('.columns').getBoundingClientRect().height]",
+    )
+    assert painted >= shown - 1
+
+
+def test_the_hint_of_more_is_at_the_edge_of_the_picture(tab: Tab, tmp_path: Path) -> None:
+    words = tuple(f"w{k}" for k in range(200))
+    example = Example(words, (View("", ("x", "y"), np.zeros((2, 200))),))
+    page = tab().open(write_explorer(Examples((example,)), tmp_path / "page.html"))
+    page.settle()
+    assert page.evaluate("document.querySelector('#left .window').dataset.more") == "right"
+    assert page.evaluate("document.querySelector('#left .window').style.getPropertyValue('--bar')") == "0px"
+
+
 def test_a_text_that_runs_from_right_to_left_begins_at_the_right(tab: Tab, ugly_page: Path) -> None:
     page = tab().open(ugly_page, "#example=5")
     page.settle()

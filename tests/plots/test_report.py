@@ -203,7 +203,7 @@ def test_the_score_of_the_table_has_the_first_curve(run: Callable[..., Path], tm
     (folder / "history.json").write_text(json.dumps(history))
     page = write_report([folder], tmp_path / "report.html").read_text(encoding="utf-8")
     assert re.findall(r'<svg[^>]* aria-label="([^"]*)"', page) == ["dev BLEU", "dev loss", "train loss"]
-    assert "below the name of a sentence stands the reference" in page
+    assert "the reference is shown below the sentence" in page
 
 
 def test_all_models_are_shown_under_their_own_mappings(
@@ -225,6 +225,21 @@ def test_all_models_are_shown_under_their_own_mappings(
     page.settle()
     chosen = [page.evaluate(f"document.getElementById('{side}-mapping').value") for side in ("left", "right")]
     assert chosen == ["softmax", "sparsemax"]
+
+
+def test_details_name_the_mapping_of_a_run_once(
+    run: Callable[..., Path], tmp_path: Path, tab: Callable[..., Page]
+) -> None:
+    page = tab().open(write_report([run("softmax"), run("fusedmax")], tmp_path / "report.html"))
+    names = "[...document.querySelectorAll('.summary strong')].map((one) => one.textContent)"
+    page.settle()
+    assert page.evaluate(names) == ["softmax", "fusedmax, λ = 0.2"]
+    page.evaluate(
+        "((number) => (number.value = 0.5, number.dispatchEvent(new Event('change'))))"
+        "(document.getElementById('right-lam').nextSibling)"
+    )
+    page.settle()
+    assert page.evaluate(names) == ["softmax", "fusedmax, fusedmax, λ = 0.2"]
 
 
 def test_settings_and_file_names_are_text(

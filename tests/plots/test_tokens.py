@@ -79,9 +79,15 @@ def test_the_warning_names_the_scripts_font_once(
     assert fonts == ["Noto Sans Thai", "Noto Sans CJK", "Noto Emoji"]
 
 
-def test_blanks_are_visible_in_labels() -> None:
-    figure = attention_heatmap([[0.25] * 4], ["", " ", "a\nb", "\t"], ["x"])
-    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["∅", "␣", "a↵b", "⇥"]
+def test_blanks_and_control_characters_are_visible_in_labels() -> None:
+    figure = attention_heatmap([[0.2] * 5], ["", " ", "a\nb", "\t", "\u200b"], ["x"])
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == [
+        "∅",
+        "␣",
+        "a↵b",
+        "⇥",
+        "U+200B",
+    ]
 
 
 def test_moses_escapes_are_undone_in_pictures_and_pages() -> None:

@@ -124,7 +124,7 @@ def test_figures_benchmarks_and_experiments_take_it(
         timed("toymax", 6)(torch.tensor(X)), regmax.regularized_argmax(ScaledNorm(), torch.tensor(X))
     )
     assert resolve(module_of(Config("translation", "small", mapping="toymax"))).omega == ScaledNorm()
-    with pytest.raises(ExperimentError, match="`c` is no field of a run, which keeps toymax at its default"):
+    with pytest.raises(ExperimentError, match="`c` is not a field of a run; toymax keeps its default"):
         make("translation", "small", {"mapping": "toymax,c=2"})
     assert main(["demo", "--quick", "--out", str(tmp_path)]) == 0
     assert "toymax" in capsys.readouterr().out

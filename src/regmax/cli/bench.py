@@ -50,7 +50,7 @@ def run(arguments: Sequence[str], attention: Attention | None = None, bars: "Bar
             _measure(report, options, attention)
             report.complete = True
         except KeyboardInterrupt:
-            print("\nInterrupted: what follows was measured until then.", file=sys.stderr)
+            print("\nInterrupted. Measurements so far:", file=sys.stderr)
         finally:
             _finish(report, options.out, bars)
     return 0 if report.complete else 130
@@ -66,7 +66,7 @@ def _run_on_device(options: Namespace) -> int:
     if name.partition(":")[0] != "cuda":
         raise CommandError(f"`regmax bench --device` must be cpu or cuda. Got {name!r}.")
     if not torch.cuda.is_available():
-        raise CommandError("`regmax bench --device cuda` needs a GPU that torch finds. Got none.")
+        raise CommandError("`regmax bench --device cuda` needs a GPU that torch can use. Got none.")
     sizes: dict[str, Any] = {"rows": device.ROWS[:2], "lengths": device.LENGTHS[:2]} if options.quick else {}
     timings: list[dict[str, Any]] = []
     path = options.out / "bench-cuda.json"
@@ -173,7 +173,7 @@ def _draw(report: "Report", folder: Path) -> None:
     try:
         from regmax.bench import picture
     except ModuleNotFoundError as error:
-        print(f"No pictures: {error.name} is missing, {how_to_install('plots')}.")
+        print(f"No figures: {error.name} is missing, {how_to_install('plots')}.")
         return
     for path in picture.draw(report, folder):
         print(path)
@@ -197,23 +197,26 @@ def parser() -> Parser:
     """The options of the command."""
     made = Parser(
         prog="regmax bench",
-        description="Time every mapping against torch.softmax, on the same scores, in turns.",
+        description="Benchmark every mapping against torch.softmax, on the same scores, with interleaved calls.",
     )
-    where = "the folder of the JSON and the pictures (%(default)s)"
+    where = "output folder for the JSON and the figures (%(default)s)"
     made.add_argument(
-        "--device", default="cpu", metavar="NAME", help="cuda: rows and attention on a GPU (%(default)s)"
+        "--device",
+        default="cpu",
+        metavar="NAME",
+        help="cpu, or cuda for rows and attention on a GPU (%(default)s)",
     )
-    made.add_argument("--quick", action="store_true", help="a minute or two: fewer cases, fewer turns")
+    made.add_argument("--quick", action="store_true", help="fewer cases and repetitions: one or two minutes")
     made.add_argument("--out", type=Path, default=Path("regmax-bench"), metavar="FOLDER", help=where)
     made.add_argument(
-        "--threads", nargs="+", type=positive, default=[1, 2], metavar="N", help="numbers of threads (1 2)"
+        "--threads", nargs="+", type=positive, default=[1, 2], metavar="N", help="thread counts (1 2)"
     )
     for option, choices in (("--mappings", TIMED), ("--scores", SCORES), ("--parts", PARTS)):
         which = f"some of {', '.join(choices)} (all)"
         made.add_argument(
             option, nargs="+", choices=choices, default=list(choices), metavar="NAME", help=which
         )
-    which = "the uses and settings of cliffs whose names contain one of these (all)"
+    which = "only uses and cliff settings whose names contain one of these words (all)"
     made.add_argument("--only", nargs="+", default=[], metavar="WORD", help=which)
     made.add_argument(
         "--instruction-set", choices=INSTRUCTION_SETS, help="the core's instruction set (the machine's best)"

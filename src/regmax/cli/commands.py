@@ -13,13 +13,13 @@ from regmax.versions import __version__
 
 # Each command is the module of its name in this folder, with functions `parser()` and `run(arguments) -> exit code`.
 COMMANDS = {
-    "demo": "one sentence under every mapping, then a model trained with each: tables and a report",
-    "plot": "draw the paper's figures, learning curves, or heat maps of sentences with their scores",
-    "explore": "write one HTML file in which attention weights can be explored",
-    "train": "train one of the paper's experiments with one mapping, and test it",
-    "evaluate": "test the best model of a run, on its test set or on other files",
-    "table": "print finished runs as the paper's tables",
-    "bench": "time every mapping against torch.softmax: tables, JSON and pictures",
+    "demo": "map one sentence with every mapping, then train a model with each: tables and a report",
+    "plot": "draw the paper's figures, learning curves, or heat maps of attention",
+    "explore": "write a self-contained HTML page for exploring attention weights",
+    "train": "train and test a model of the paper's experiments with one mapping",
+    "evaluate": "test the best checkpoint of a run, on its test set or on other files",
+    "table": "print the results of finished runs as the paper's tables",
+    "bench": "benchmark every mapping against torch.softmax: tables, JSON and figures",
 }
 _EXAMPLES = """\
 examples:
@@ -67,5 +67,5 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--version", action="version", version=f"regmax {__version__}")
     made.add_argument("command", metavar="COMMAND", choices=COMMANDS, help="one of the commands below")
-    made.add_argument("arguments", metavar="...", nargs=argparse.REMAINDER, help="its own arguments")
+    made.add_argument("arguments", metavar="...", nargs=argparse.REMAINDER, help="arguments of the command")
     return made

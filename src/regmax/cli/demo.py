@@ -57,22 +57,22 @@ def _train(out: Path) -> Path:
         from regmax.experiments import demo
     except ModuleNotFoundError as error:
         raise CommandError(
-            f"training needs {error.name}: {how_to_install('experiments')}; `--quick` does without."
+            f"training needs {error.name}: {how_to_install('experiments')}; `--quick` skips training."
         ) from None
     with one_line_errors():
         try:
             return demo.run(out)
         except KeyboardInterrupt:
-            raise InterruptError("interrupted; the same command goes on from here.") from None
+            raise InterruptError("interrupted; run the same command again to continue.") from None
 
 
 def parser() -> Parser:
     """The options of the command."""
     made = Parser(
         prog="regmax demo",
-        description="One sentence under every mapping; then a small translation model trained with each, and a report.",
+        description="Map one sentence with every mapping, then train a small translation model with each.",
     )
-    made.add_argument("--quick", action="store_true", help="only the sentence, without training")
-    where = "the folder for the picture, the runs and the report (%(default)s)"
+    made.add_argument("--quick", action="store_true", help="only map the sentence, without training")
+    where = "output folder for the figure, the runs and the report (%(default)s)"
     made.add_argument("--out", type=Path, default=Path("regmax-demo"), metavar="FOLDER", help=where)
     return made

@@ -1,4 +1,4 @@
-"""`regmax evaluate`: the best model of a run, on its test set or on other files."""
+"""`regmax evaluate`: test the best checkpoint of a run, on its test set or on other files."""
 
 import json
 import sys
@@ -9,8 +9,8 @@ from regmax.cli.experiments import one_line_errors, packages, print_result
 from regmax.cli.parser import Parser, positive
 
 _ABOUT = """\
-Test the best model of a run, and write the result where `regmax table` finds it.
-The run itself stays as it is."""
+Test the best checkpoint of a run, and write the result where `regmax table` finds it.
+The run itself is not changed."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -42,13 +42,15 @@ def run(arguments: Sequence[str]) -> int:
 def parser() -> Parser:
     """The options of the command."""
     made = Parser(prog="regmax evaluate", description=_ABOUT)
-    made.add_argument("run", type=Path, metavar="RUN", help="the folder of a run")
-    files = "a source and its references, or a JSON-lines file (the run's own test set)"
+    made.add_argument("run", type=Path, metavar="RUN", help="a run folder")
+    files = "a source file and its references, or one JSON-lines file (the run's test set)"
     made.add_argument("--test", nargs="+", default=(), metavar="FILE", help=files)
-    made.add_argument("--masks", default="", metavar="FILE", help="keep-masks of these sources (none)")
-    beam = "hypotheses kept in the search (the run's own)"
+    made.add_argument(
+        "--masks", default="", metavar="FILE", help="file of keep-masks for these sources (none)"
+    )
+    beam = "beam size (the run's)"
     made.add_argument("--beam", type=positive, metavar="N", help=beam)
-    where = "the folder of the result (RUN/evaluations/NAME)"
+    where = "output folder (RUN/evaluations/NAME)"
     made.add_argument("--out", type=Path, metavar="FOLDER", help=where)
     made.add_argument("--json", action="store_true", help="print JSON")
     return made

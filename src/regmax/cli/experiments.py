@@ -1,4 +1,4 @@
-"""What the commands share that run experiments: the optional packages, errors, and numbers with their units."""
+"""Shared by the commands that run experiments: optional packages, errors, and numbers with their units."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from regmax.extras import how_to_install
 
 @contextmanager
 def packages(extra: str = "experiments") -> Iterator[None]:
-    """Turn a missing package into a sentence that says how to install it."""
+    """Turn a missing package into a message that says how to install it."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -19,7 +19,7 @@ def packages(extra: str = "experiments") -> Iterator[None]:
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn what an experiment raises, and memory that does not suffice, into one line."""
+    """Turn the errors of an experiment, and those of exhausted memory, into one line."""
     from regmax.experiments.errors import ExperimentError
 
     try:
@@ -27,15 +27,13 @@ def one_line_errors() -> Iterator[None]:
     except ExperimentError as error:
         raise CommandError(str(error)) from error
     except MemoryError as error:
-        raise CommandError("the memory does not suffice: choose a smaller model or batch.") from error
+        raise CommandError("out of memory: choose a smaller model or batch.") from error
     except RuntimeError as error:
-        # torch has no class of errors for this on the CPU.
+        # torch has no error class for this on the CPU.
         if "memory" not in str(error):
             raise
         first = str(error).splitlines()[0]
-        raise CommandError(
-            f"the memory does not suffice: choose a smaller model or batch ({first})."
-        ) from error
+        raise CommandError(f"out of memory: choose a smaller model or batch ({first}).") from error
 
 
 def print_result(

@@ -1,4 +1,4 @@
-"""`regmax explore`: write one HTML file for exploring attention weights."""
+"""`regmax explore`: write a self-contained HTML page for exploring attention weights."""
 
 from argparse import Namespace
 from collections.abc import Sequence
@@ -22,10 +22,10 @@ from regmax.plots import (
 
 _EPILOG = """\
 examples:
-  regmax explore                                     the sentences that come with regmax
+  regmax explore                                     the sentences included in regmax
   regmax explore --run runs/softmax --run runs/fusedmax
                                                      models of the experiments, side by side
-  regmax explore --json scores.json                  your own: docs/explorer-format.md
+  regmax explore --json scores.json                  your own scores: docs/explorer-format.md
   regmax explore --model folder --text "A sentence." a transformers model in a local folder
 """
 
@@ -87,23 +87,28 @@ def parser() -> Parser:
     """The options of the command."""
     made = Parser(
         prog="regmax explore",
-        description="Write one HTML file, which needs no network, in which attention weights can be explored.",
+        description="Write a self-contained HTML page for exploring attention weights. It needs no network.",
         epilog=_EPILOG,
     )
     source = made.add_mutually_exclusive_group()
-    source.add_argument("--json", type=Path, metavar="FILE", help="sentences and their scores")
-    models = "a local transformers model; needs --text; may be repeated, for models side by side"
+    source.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="JSON file of sentences and scores (docs/explorer-format.md)",
+    )
+    models = "folder of a transformers model; requires --text; repeat it to compare models"
     source.add_argument("--model", type=Path, action="append", metavar="FOLDER", help=models)
-    folders = "the folder of a finished run; may be repeated, for models side by side"
+    folders = "folder of a finished run; repeat it to compare models"
     source.add_argument("--run", type=Path, action="append", metavar="FOLDER", help=folders)
-    report = "put the runs' tables and learning curves above the explorer"
+    report = "add the runs' tables and learning curves above the explorer"
     made.add_argument("--report", action="store_true", help=report)
     made.add_argument(
         "--text", action="append", metavar="TEXT", help="a sentence for --model; may be repeated"
     )
-    mapping = "a mapping to begin with, e.g. fusedmax,lam=0.2; twice for both sides"
+    mapping = "initial mapping, e.g. fusedmax,lam=0.2; give it twice to set both panels"
     made.add_argument("--mapping", action="append", metavar="MAPPING", help=mapping)
-    made.add_argument("--title", metavar="TEXT", help="the page's title")
-    where = "the page to write (%(default)s)"
+    made.add_argument("--title", metavar="TEXT", help="title of the page")
+    where = "output file (%(default)s)"
     made.add_argument("--out", type=Path, default=Path("regmax-explorer.html"), metavar="FILE", help=where)
     return made

@@ -1,4 +1,4 @@
-"""Command lines that explain themselves: an error is one line, and a command without arguments prints its help."""
+"""Argument parsers with one-line errors; a command without its required arguments prints its help."""
 
 import argparse
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {text}. `{self.prog} --help` describes the options.\n")
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Parse a command's arguments; without any, a command that needs some prints its help and ends."""
+        """Parse a command's arguments; if none are given and some are required, print the help and exit."""
         if not arguments and any(action.required for action in self._actions):
             self.print_help()
             self.exit(0)
@@ -25,7 +25,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class Wide(argparse.RawDescriptionHelpFormatter):
-    """Wide enough for one option a line; descriptions and epilogs are printed as they are."""
+    """Wide enough for one option per line; descriptions and epilogs are printed verbatim."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=34, width=110)

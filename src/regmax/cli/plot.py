@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 _EPILOG = """\
 examples:
   regmax plot figures                                the paper's Figure 2 and its 3-d plots
-  regmax plot scores.json --example 3                the third sentence under every mapping
-  regmax plot runs/fusedmax                          a run's test sentences, under its own mapping
-  regmax plot runs/softmax runs/fusedmax             the same sentences in several runs, side by side
-  regmax plot curves runs                            the learning curves of all runs in a folder
-  regmax plot frontier runs                          the test scores of runs against the length of segments
+  regmax plot scores.json --example 3                the third sentence with every mapping
+  regmax plot runs/fusedmax                          test sentences of a run, with its own mapping
+  regmax plot runs/softmax runs/fusedmax             the same sentences in several runs
+  regmax plot curves runs                            learning curves of all runs in a folder
+  regmax plot frontier runs                          test scores against segment length
   regmax plot scores.json --mapping softmax --mapping fusedmax,lam=0.2
 """
 
@@ -103,22 +103,22 @@ def parser() -> Parser:
         description="Draw attention weights, or the paper's figures.",
         epilog=_EPILOG,
     )
-    what = "`figures`, `curves`, `frontier`, the folder of a run, or a JSON file of scores (docs/explorer-format.md)"
+    what = "`figures`, `curves`, `frontier`, a run folder, or a JSON file of scores (docs/explorer-format.md)"
     made.add_argument("source", metavar="WHAT", help=what)
-    runs = "further runs; for `curves` and `frontier` also folders above them"
+    runs = "more run folders; for `curves` and `frontier` also folders that contain runs"
     made.add_argument("runs", type=Path, nargs="*", metavar="RUN", help=runs)
     score = (
-        "for `curves` and `frontier`: what to draw, by its name in history.json or result.json, e.g. 'dev loss' "
+        "for `curves` and `frontier`: the metric to plot, as named in history.json or result.json, e.g. 'dev loss' "
         "(BLEU, ROUGE-1 or accuracy)"
     )
     made.add_argument("--score", metavar="NAME", help=score)
-    number = "which sentence, counted from 1; may be repeated (all)"
+    number = "number of a sentence, from 1; may be repeated (all)"
     made.add_argument("--example", type=positive, action="append", metavar="N", help=number)
-    mapping = "e.g. fusedmax,lam=0.2; may be repeated (all)"
+    mapping = "a mapping, e.g. fusedmax,lam=0.2; may be repeated (all)"
     made.add_argument("--mapping", action="append", metavar="MAPPING", help=mapping)
     made.add_argument(
-        "--format", choices=("pdf", "svg", "png"), default="pdf", help="of the files (%(default)s)"
+        "--format", choices=("pdf", "svg", "png"), default="pdf", help="file format (%(default)s)"
     )
-    where = "the folder to write to (%(default)s)"
+    where = "output folder (%(default)s)"
     made.add_argument("--out", type=Path, default=Path("regmax-figures"), metavar="FOLDER", help=where)
     return made

@@ -1,4 +1,4 @@
-"""`regmax table`: run folders as the paper's tables."""
+"""`regmax table`: the results of runs as the paper's tables."""
 
 import sys
 from collections.abc import Sequence
@@ -8,8 +8,9 @@ from regmax.cli.experiments import one_line_errors, packages
 from regmax.cli.parser import Parser
 
 _ABOUT = """\
-Print finished runs as the paper's tables. A row is a configuration, with mean ± standard deviation over its seeds;
-it is named by its mapping and by what differs from the other rows. BLEU is compared by sacrebleu's paired bootstrap."""
+Print the results of finished runs as the paper's tables. A row is a configuration, with mean ± standard deviation over
+its seeds; its label is the mapping and the settings in which the rows differ. BLEU is compared by sacrebleu's paired
+bootstrap."""
 _FORMATS = ("terminal", "markdown", "latex", "csv")
 _VIEWS = ("scores", "attention", "speed")
 
@@ -28,10 +29,8 @@ def run(arguments: Sequence[str]) -> int:
 def parser() -> Parser:
     """The options of the command."""
     made = Parser(prog="regmax table", description=_ABOUT)
-    where = "folders of runs, or folders above them (runs)"
+    where = "run folders, or folders that contain runs (runs)"
     made.add_argument("runs", type=Path, nargs="*", default=[Path("runs")], metavar="FOLDER", help=where)
-    made.add_argument(
-        "--format", choices=_FORMATS, default="terminal", help="how to print them (%(default)s)"
-    )
-    made.add_argument("--show", choices=_VIEWS, nargs="+", default=list(_VIEWS), help="which tables (all)")
+    made.add_argument("--format", choices=_FORMATS, default="terminal", help="output format (%(default)s)")
+    made.add_argument("--show", choices=_VIEWS, nargs="+", default=list(_VIEWS), help="tables to print (all)")
     return made

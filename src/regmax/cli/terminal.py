@@ -12,7 +12,7 @@ from regmax.cli.structure import Row, Weights, brackets, clusters
 
 ZERO = "·"
 LEGEND = f"{ZERO} exactly zero    ╭│╰ fused: equal to the last bit    A B C clusters of equal weight"
-GAP_LEGEND = "gap: how far at most the objective is from its maximum, from a dual point read off the weights"
+GAP_LEGEND = "duality gap: an upper bound on how far the objective is from its maximum"
 
 # A part of a line: the text, and a weight in [0, 1] that colours it, or None for no colour.
 Piece = tuple[str, float | None]
@@ -69,7 +69,7 @@ def _gaps(rows: Sequence[Row]) -> list[Line]:
     gaps = [row.gap for row in rows if row.gap is not None]
     if len(gaps) < len(rows):
         return []
-    return [_heading("gap at most", "", [f"{max(gap, 0.0):.0e}" for gap in gaps])]
+    return [_heading("duality gap", "", [f"{max(gap, 0.0):.0e}" for gap in gaps])]
 
 
 def _heading(first: str, second: str, texts: Sequence[str]) -> Line:
@@ -86,7 +86,8 @@ def _cell(weight: float, mark: str, shade: float) -> Line:
     """A weight with its mark, and a margin so that the colours of two mappings do not touch."""
     if weight == 0:
         return [(f"{ZERO:^{_CELL}}", None)]
-    return [(" ", None), (f"{f'{mark} {weight:.3f}  ':^{_CELL - 2}}", shade), (" ", None)]
+    text = f"{weight:.3f}" if weight >= 0.0005 else "<.001"  # "0.000" would look like a zero
+    return [(" ", None), (f"{f'{mark} {text}  ':^{_CELL - 2}}", shade), (" ", None)]
 
 
 def _style(shade: float | None) -> str:

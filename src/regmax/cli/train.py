@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from regmax.experiments.config import Config
 
 _ABOUT = """\
-Train a model with one mapping on generated data, or on files, and test its best state.
+Train a model with one mapping, on generated data or on files, and test its best checkpoint.
 `regmax train TASK --help` lists the options of a task."""
 _TASKS = {
-    "translation": "an LSTM encoder and decoder on parallel text, by BLEU",
-    "entailment": "two GRUs on SNLI's pairs of sentences, by accuracy",
-    "summarization": "the translation model on articles and titles, by ROUGE",
+    "translation": "an LSTM encoder-decoder on parallel text (BLEU)",
+    "entailment": "two GRU encoders on SNLI's sentence pairs (accuracy)",
+    "summarization": "the translation model on articles and titles (ROUGE)",
 }
 
 
@@ -66,7 +66,7 @@ def parser() -> Parser:
             description=f"Train and test {_TASKS[task]}.",
             usage=f"regmax train {task} [options]",
         )
-        where = "the run's folder (runs/TASK-MAPPING-SEED)"
+        where = "the run folder (runs/TASK-MAPPING-SEED)"
         command.add_argument("--out", type=Path, metavar="FOLDER", help=where)
         command.add_argument("--resume", action="store_true", help="continue the run in that folder")
         overrides.add_fields(command, task)
@@ -75,11 +75,13 @@ def parser() -> Parser:
 
 
 def _add_hub(command: Parser, columns: Sequence[str]) -> None:
-    group = command.add_argument_group("a dataset of the Hugging Face hub", "needs `datasets`, and a network")
-    group.add_argument("--hub", metavar="NAME", help="its name, e.g. owner/name")
-    listed = f"its columns ({' '.join(columns)})"
+    group = command.add_argument_group(
+        "Hugging Face dataset", "requires the package `datasets` and network access"
+    )
+    group.add_argument("--hub", metavar="NAME", help="dataset name, e.g. owner/name")
+    listed = f"dataset columns ({' '.join(columns)})"
     group.add_argument("--hub-columns", nargs=len(columns), default=columns, metavar="COLUMN", help=listed)
-    where = "the folder that its files go to, and are taken from the next time (%(default)s)"
+    where = "folder in which the downloaded files are cached (%(default)s)"
     group.add_argument("--hub-data", type=Path, default=Path("data"), metavar="FOLDER", help=where)
 
 

@@ -46,69 +46,74 @@ class Config:
     task: str
     preset: str
     train: Files = option(
-        (), "training files: a source and its target, or one JSON-lines file; without: generated data", "data"
+        (),
+        "training files: a source and its target, or one JSON-lines file; if omitted, data is generated",
+        "data",
     )
-    dev: Files = option((), "development files, which decide the best epoch", "data")
-    test: Files = option((), "test files; more than two: several references", "data")
-    generated: int = option(4000, "training pairs of the generated data", "data", COUNT)
-    most_pairs: int = option(0, "train on a random part of this many pairs; 0: on all", "data", COUNT_OR_ZERO)
+    dev: Files = option((), "development files, used to select the best epoch", "data")
+    test: Files = option((), "test files; files after the second are further references", "data")
+    generated: int = option(4000, "number of generated training pairs", "data", COUNT)
+    most_pairs: int = option(
+        0, "train on a random subset of this many pairs; 0: on all pairs", "data", COUNT_OR_ZERO
+    )
     mapping: str = option("softmax", f"one of {', '.join(MAPPINGS)}", "attention")
     gamma: float = option(1.0, "strength of the regularizer; larger is denser", "attention", POSITIVE)
     lam: float | None = option(
         None,
-        "how strongly fusedmax and oscarmax fuse weights",
+        "fusing strength of fusedmax and oscarmax",
         "attention",
         NON_NEGATIVE,
     )
-    p: float = option(1.5, "the norm of sqpnormmax, in (1, 2]; 2 is sparsemax", "attention", NORM)
-    alpha: float = option(
-        1.5, "the alpha of entmax, in [1, 2]; 1 is softmax, 2 sparsemax", "attention", ALPHA
-    )
+    p: float = option(1.5, "exponent of sqpnormmax's norm, in (1, 2]; 2 is sparsemax", "attention", NORM)
+    alpha: float = option(1.5, "alpha of entmax, in [1, 2]; 1 is softmax, 2 is sparsemax", "attention", ALPHA)
     anneal_from: float = option(
         0.0,
-        "gamma at the start of training, from which it falls to --gamma; 0: --gamma throughout",
+        "initial gamma, which is annealed to --gamma; 0: no annealing",
         "attention",
         NON_NEGATIVE,
     )
     anneal_begin: float = option(
-        0.2, "share of the steps after which gamma begins to fall", "attention", SHARE
+        0.2, "fraction of the steps after which annealing begins", "attention", SHARE
     )
     anneal_end: float = option(
-        0.7, "share of the steps after which gamma has reached --gamma", "attention", SHARE
+        0.7, "fraction of the steps after which gamma has reached --gamma", "attention", SHARE
     )
     grow_begin: float = option(
-        0.0, "share of the steps after which lam begins to grow from zero", "attention", SHARE
+        0.0, "fraction of the steps after which lam begins to grow from zero", "attention", SHARE
     )
     grow_end: float = option(
-        0.0, "share of the steps after which lam has reached --lam; 0: --lam throughout", "attention", SHARE
+        0.0, "fraction of the steps after which lam has reached --lam; 0: constant lam", "attention", SHARE
     )
-    seed: int = option(
-        0, "decides the initial weights, the order of the batches and dropout", "training", SEED
-    )
+    seed: int = option(0, "random seed of initial weights, batch order and dropout", "training", SEED)
     epochs: int = option(5, "passes over the training set", "training", COUNT)
-    batch: int = option(64, "sentences in a batch", "training", COUNT)
+    batch: int = option(64, "batch size in sentences", "training", COUNT)
     optimizer: str = option("adam", "adam or sgd", "training", one_of("adam", "sgd"))
     rate: float = option(1e-3, "learning rate", "training", POSITIVE)
-    warm_up: float = option(0.0, "share of the steps over which the rate rises from zero", "training", SHARE)
+    warm_up: float = option(
+        0.0, "fraction of the steps over which the learning rate rises from zero", "training", SHARE
+    )
     decay_from: float = option(
-        1.0, "share of the steps after which the rate falls linearly to zero; 1: never", "training", SHARE
+        1.0,
+        "fraction of the steps after which the learning rate decays linearly to zero; 1: never",
+        "training",
+        SHARE,
     )
     halve_after: int = option(
-        0, "halve the rate after this epoch and each later one; 0: never", "training", COUNT_OR_ZERO
+        0, "halve the learning rate after this epoch and every later one; 0: never", "training", COUNT_OR_ZERO
     )
-    clip: float = option(5.0, "largest norm of the gradient", "training", POSITIVE)
+    clip: float = option(5.0, "maximum gradient norm", "training", POSITIVE)
     weight_decay: float = option(0.0, "weight decay of the optimizer", "training", NON_NEGATIVE)
-    dropout: float = option(0.3, "probability of dropout, in [0, 1)", "training", PROBABILITY)
+    dropout: float = option(0.3, "dropout probability, in [0, 1)", "training", PROBABILITY)
     patience: int = option(
         0, "stop after this many epochs without a better dev score; 0: never", "training", COUNT_OR_ZERO
     )
     save_every: int = option(
-        200, "steps between two checkpoints; one is also written after each epoch", "training", COUNT
+        200, "steps between checkpoints; one is also written after each epoch", "training", COUNT
     )
     device: str = option(
         "auto", "a torch device, e.g. cpu or cuda:1; auto: a GPU if there is one", "training"
     )
-    tensorboard: bool = option(True, "write TensorBoard's logs to the run's folder", "training")
+    tensorboard: bool = option(True, "write TensorBoard logs to the run folder", "training")
 
     def __post_init__(self) -> None:
         try:
@@ -118,7 +123,7 @@ class Config:
         check_fields(self)
         for begin, end in (("anneal_begin", "anneal_end"), ("grow_begin", "grow_end")):
             if getattr(self, begin) > getattr(self, end):
-                raise ExperimentError(f"`{begin}` and `{end}` must be shares of the steps, in this order.")
+                raise ExperimentError(f"`{begin}` and `{end}` must be fractions of the steps, in this order.")
         if self.grow_end and self.mapping not in LAM:
             raise ExperimentError(
                 f"`grow_end` needs a mapping with a lam: {', '.join(LAM)}. Got {self.mapping}."
@@ -130,45 +135,60 @@ class Seq2SeqConfig(Config):
     """Translation and summarization: an LSTM encoder and decoder with global attention and input feeding."""
 
     masks: str = option(
-        "", "file of keep-masks of the test set, for the attention's precision and recall", "data"
+        "", "file of keep-masks for the test set, for the precision and recall of attention", "data"
     )
     lower: bool = option(True, "lower-case all text", "data")
-    largest_vocabulary: int = option(50_000, "most words of a vocabulary", "data", COUNT)
-    least_count: int = option(1, "rarer words of the training set become <unk>", "data", COUNT)
+    largest_vocabulary: int = option(50_000, "maximum vocabulary size", "data", COUNT)
+    least_count: int = option(
+        1, "words that are rarer than this in the training set become <unk>", "data", COUNT
+    )
     longest: int = option(
-        50, "words of the longest training sentence; pairs with longer ones are dropped", "data", COUNT
+        50, "maximum length of training sentences in words; pairs with longer ones are dropped", "data", COUNT
     )
     longest_test: int = option(
-        100, "words of the longest dev or test sentence, and of an output", "data", COUNT
+        100, "maximum length of dev and test sentences and of outputs, in words", "data", COUNT
     )
-    words: int = option(500, "dimensions of the word vectors", "model", COUNT)
-    hidden: int = option(500, "dimensions of the states", "model", COUNT)
-    layers: int = option(2, "LSTM layers of encoder and decoder", "model", COUNT)
-    bidirectional: bool = option(False, "encode from both sides, with half the dimensions each", "model")
-    shared: bool = option(False, "one vocabulary and one embedding for both sides and the output", "model")
+    words: int = option(500, "dimension of the word vectors", "model", COUNT)
+    hidden: int = option(500, "dimension of the hidden states", "model", COUNT)
+    layers: int = option(2, "LSTM layers in the encoder and in the decoder", "model", COUNT)
+    bidirectional: bool = option(
+        False, "bidirectional encoder, with half the dimension in each direction", "model"
+    )
+    shared: bool = option(
+        False, "share one vocabulary and one embedding between source, target and output layer", "model"
+    )
     scaled: bool = option(False, "divide the scores by sqrt(hidden), so that attention starts dense", "model")
     word_values: bool = option(
-        False, "attention also sums the word vectors, not only the encoder's states", "model"
+        False, "attend over the word vectors too, not only over the encoder's states", "model"
     )
     frequent: int = option(
         0,
-        "words in the first level of a two-level output layer, which trains faster; 0: one level",
+        "vocabulary of the first level of a two-level output layer, which trains faster; 0: one level",
         "model",
         COUNT_OR_ZERO,
     )
     init: float = option(
-        0.1, "initial weights are uniform within this; 0: torch's own", "model", NON_NEGATIVE
+        0.1, "bound of the uniform initialization; 0: torch's default", "model", NON_NEGATIVE
     )
     per_sentence: bool = option(
-        True, "divide the loss by a batch's sentences rather than by its words", "training"
+        True, "divide the loss by the sentences of a batch instead of its words", "training"
     )
-    beam: int = option(5, "hypotheses kept in the beam search", "decoding", COUNT)
+    beam: int = option(5, "beam size", "decoding", COUNT)
     copy_unknown: bool = option(
-        False, "replace an output <unk> by the source word with the most attention", "decoding"
+        False, "replace <unk> in the output by the source word with the largest weight", "decoding"
     )
-    length_penalty: float = option(0.0, "rank hypotheses by log p / length ** this", "decoding", NON_NEGATIVE)
-    decode_dev: bool = option(False, "also measure greedy BLEU or ROUGE after each epoch", "decoding")
-    truncate: int = option(75, "bytes of a summary in the truncated ROUGE scores", "decoding", COUNT)
+    length_penalty: float = option(
+        0.0,
+        "exponent X of the length penalty: hypotheses are ranked by log p / length ** X",
+        "decoding",
+        NON_NEGATIVE,
+    )
+    decode_dev: bool = option(
+        False, "also compute BLEU or ROUGE of greedy decoding after each epoch", "decoding"
+    )
+    truncate: int = option(
+        75, "length of summaries in bytes for the truncated ROUGE scores", "decoding", COUNT
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -185,12 +205,12 @@ class EntailmentConfig(Config):
     """Two GRUs, and attention of the last state of the hypothesis over the premise."""
 
     glove: str = option(
-        "", "file of fixed word vectors in GloVe's text format; without: learned vectors", "data"
+        "", "file of fixed word vectors in GloVe's text format; if omitted, vectors are learned", "data"
     )
-    parses: bool = option(False, "take the tokens from SNLI's parses", "data")
-    words: int = option(300, "dimensions of learned word vectors", "model", COUNT)
-    hidden: int = option(150, "dimensions of the states", "model", COUNT)
-    balance: bool = option(False, "weigh labels by their inverse frequency", "training")
+    parses: bool = option(False, "use the tokens of SNLI's parses", "data")
+    words: int = option(300, "dimension of learned word vectors", "model", COUNT)
+    hidden: int = option(150, "dimension of the hidden states", "model", COUNT)
+    balance: bool = option(False, "weight labels by inverse frequency", "training")
 
 
 _PAPER_SEQ2SEQ: dict[str, Any] = {"epochs": 13, "optimizer": "sgd", "rate": 1.0, "halve_after": 8}
@@ -274,10 +294,10 @@ def _fields(changes: Mapping[str, Any]) -> Mapping[str, Any]:
         raise ExperimentError(str(error)) from None
     for name in strengths:
         if not hasattr(Config, name):
-            raise ExperimentError(f"`{name}` is no field of a run, which keeps {row.name} at its default.")
+            raise ExperimentError(f"`{name}` is not a field of a run; {row.name} keeps its default.")
         if name in changes:
             raise ExperimentError(
-                f"`{name}` must be given once. Got it in `mapping` and as an option of its own."
+                f"`{name}` must be given once. Got it in `mapping` and as a separate option."
             )
     return {**changes, "mapping": row.name, **strengths}
 

@@ -48,13 +48,15 @@ def configuration(mapping: str) -> Config:
 def run(out: Path) -> Path:
     """Train every mapping, print the tables, and return the report's path; finished parts are not repeated."""
     configs = {out / f"translation-{mapping}": configuration(mapping) for mapping in MAPPINGS}
-    print(f"Training {', '.join(MAPPINGS)} on generated translations.")
+    print(f"Training a translation model on generated data with {', '.join(MAPPINGS)}.")
     train_side_by_side(configs)
     made = tables(list(configs), ["scores", "attention"])
     print("\n" + FORMATS["terminal"](made))
-    print("The grammar is small, and every mapping learns it; they differ in the words they look at.\n")
+    print(
+        "The grammar is small and every mapping learns it; the mappings differ in the words they attend to.\n"
+    )
     speeds = _speeds(out / SPEED)
-    print("Training speed relative to softmax, measured in turns in one process:")
+    print("Training speed relative to softmax, from interleaved steps in one process:")
     print("  ".join(f"{mapping} {ratio:.2f}" for mapping, ratio in speeds.items()))
     print(f"\nThe runs are in {out}; `regmax table {out}` prints the tables again. The report:")
     return write_report(list(configs), out / REPORT, tables=made, speeds=speeds)

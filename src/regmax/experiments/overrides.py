@@ -15,7 +15,7 @@ _METAVARS = {int: "N", float: "X", str: "TEXT"}
 
 def add_fields(parser: argparse.ArgumentParser, task: str) -> None:
     """Add `--config` and an option for each field; an option that is not given leaves no trace."""
-    text = "the defaults: sized for two CPU cores, or the paper's (%(default)s)"
+    text = "preset: sized for two CPU cores, or the paper's settings (%(default)s)"
     parser.add_argument("--config", choices=_PRESETS, default=_PRESETS[0], help=text)
     small, paper = (PRESETS[task, preset] for preset in _PRESETS)
     hints = get_type_hints(type(small))

@@ -58,7 +58,7 @@ def evaluate(
     out = out or folder / runs.EVALUATIONS / _name(config)
     runs.check_evaluation(out)
     with join(config.device) as world:
-        title = f"evaluates {folder} on {' '.join(config.test) or 'generated data'}"
+        title = f"evaluating {folder} on {' '.join(config.test) or 'generated data'}"
         task = tasks.restore(config, folder, world.device)
         result = _test(task, folder / runs.BEST, title, quiet)
     runs.write_evaluation(out, config, result)

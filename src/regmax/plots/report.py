@@ -15,13 +15,12 @@ from regmax.plots.runs import Run, read_runs, run_examples
 _TERMS = (
     "Means over the rows of attention weights; a table's title says whether their target is the model's output or the "
     "reference. Support: weights that are not exactly zero. Segments: maximal sequences of adjacent equal nonzero "
-    "weights. Clusters: distinct nonzero weights. Precision and recall: of the support, relative to the source words "
-    "that a target word stands for, if known; mass: the weight on them."
+    "weights. Clusters: distinct nonzero weights. Precision and recall compare the support with the known alignment, "
+    "the source words that a target word translates; mass is the weight on them."
 )
 _TARGETS = (
-    "The rows of a translation or a summary are the model's output, the words that it wrote itself; below the name of "
-    "a sentence stands the reference, which a person wrote. In entailment the rows are the hypothesis, and the menu of "
-    "scores shows the model's label."
+    "The rows of a translation or a summary are the model's output; the reference is shown below the sentence. In "
+    "entailment the rows are the hypothesis, and the menu of scores shows the label that the model predicts."
 )
 _NOT_SHOWN = (
     "mapping",
@@ -157,7 +156,7 @@ def _charts(runs: Sequence[Run], speeds: Mapping[str, float]) -> str:
     shown = [*scores, *(name for name in ("dev loss", "train loss") if name in measured)]
     charts = [line_chart(name, _curves(runs, name), x_label="epoch") for name in shown]
     if len(speeds) > 1:
-        charts.append(bar_chart("speed relative to softmax, in turns", speeds))
+        charts.append(bar_chart("training speed relative to softmax", speeds))
     return f'<div class="charts">{"".join(charts)}</div>'
 
 

@@ -227,15 +227,23 @@ _BLANKS = {"\t": "⇥", "\n": "↵", "\r": "↵"}
 def visible(token: str) -> str:
     r"""A token with signs for line breaks, tabs, and blanks at its ends; an empty one is a sign too.
 
+    A token of control characters only, such as a zero-width joiner, shows their numbers.
+
     Example:
-        >>> visible("\n"), visible(" a b "), visible("")
-        ('↵', '␣a b␣', '∅')
+        >>> visible("\n"), visible(" a b "), visible(""), visible("\u200d")
+        ('↵', '␣a b␣', '∅', 'U+200D')
     """
+    if not token.isspace() and all(map(_is_invisible, token)):
+        token = "".join(letter if letter.isspace() else f"U+{ord(letter):04X}" for letter in token)
     inner = token.strip()
     start = token.index(inner) if inner else len(token)
     ends = (token[:start], token[start + len(inner) :])
     left, right = ("".join(_BLANKS.get(blank, "␣") for blank in end) for end in ends)
     return left + "".join(_BLANKS.get(letter, letter) for letter in inner) + right or "∅"
+
+
+def _is_invisible(letter: str) -> bool:
+    return letter.isspace() or unicodedata.category(letter) in ("Cc", "Cf")
 
 
 def isolated(token: str) -> str:

@@ -117,7 +117,7 @@ class EntailmentTask(Task):
         """Each pair with its logits, scores and weights, in the order of the pairs."""
         self.model.eval()
         found: dict[int, tuple[Tensor, ...]] = {}
-        for rows in self.watch(in_order([(len(pair.premise),) for pair in pairs], 256), "reads"):
+        for rows in self.watch(in_order([(len(pair.premise),) for pair in pairs], 256), "reading"):
             reading: Reading = self.model.read(self._tensors([pairs[i] for i in rows]))
             found.update(zip(rows, zip(*(part.cpu() for part in reading), strict=True), strict=True))
         for i, pair in enumerate(pairs):

@@ -88,7 +88,7 @@ class Seq2SeqTask(Task):
     def develop(self) -> dict[str, float]:
         self.model.eval()
         total, correct, count = 0.0, 0, 0
-        for pairs in self._in_batches(self.dev, "develops"):
+        for pairs in self._in_batches(self.dev, "dev set"):
             batch = self._tensors([self._encode(pair) for pair in pairs])
             real = batch.target[:, 1:] != PAD
             words = batch.target[:, 1:][real]
@@ -145,7 +145,7 @@ class Seq2SeqTask(Task):
         """How well attention finds the aligned words. Alignments belong to the reference, so it is fed to the model."""
         statistics = AttentionStatistics()
         aligned = [pair for pair in pairs if pair.alignment is not None]
-        for part in self._in_batches(aligned, "aligns"):
+        for part in self._in_batches(aligned, "alignment"):
             _, attentions = self.model.teach(self._tensors([self._encode(pair) for pair in part]))
             y = torch.stack([attention.y for attention in attentions], 1).cpu().numpy()
             for weights, pair in zip(y, part, strict=True):
@@ -157,7 +157,7 @@ class Seq2SeqTask(Task):
         """The best hypothesis of each pair, in the order of the pairs."""
         found: dict[int, Hypothesis] = {}
         batches = in_order([(len(pair.source),) for pair in pairs], self.config.batch)
-        for rows in self.watch(batches, "decodes"):
+        for rows in self.watch(batches, "decoding"):
             sources = [self.source_words.encode(pairs[i].source) for i in rows]
             lengths = torch.tensor([len(source) for source in sources], device=self.device)
             # Twice the source plus a few words: no translation is longer, and a bad model stops early.

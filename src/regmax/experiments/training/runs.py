@@ -83,7 +83,9 @@ def write_result(folder: Path, config: Config, result: Result, history: list[dic
 def check_evaluation(folder: Path) -> None:
     """Raise if an evaluation must not be written to a folder, because a run is there."""
     if (folder / BEST).exists() or (folder / LAST).exists():
-        raise ExperimentError(f"{folder} holds a run, whose result would be lost: choose another `--out`.")
+        raise ExperimentError(
+            f"{folder} holds a run whose result would be overwritten: choose another `--out`."
+        )
 
 
 def write_evaluation(folder: Path, config: Config, result: Result) -> None:

@@ -23,7 +23,7 @@ from regmax.mappings import MAPPINGS
 from regmax.plots.examples import Example, Examples, View
 from regmax.plots.settings import Setting
 
-STYLES = ("base.css", "figure.css", "weights.css", "report.css", "page.css")
+STYLES = ("base.css", "figure.css", "weights.css", "report.css", "page.css", "print.css")
 SCRIPTS = (
     "mappings.js",
     "data.js",

@@ -35,13 +35,14 @@ function sized(canvas, width, height, finer = 1) {
 }
 
 // Paint a band of the body in the window {x, y, width, height}: rows [from, to), by default all that it shows.
-function paintCells(canvas, panel, at, { palette, scale, window: seen, finer, band }) {
+function paintCells(canvas, panel, at, { palette, scale, window: seen, finer, band, whole }) {
   const context = sized(canvas, seen.width, seen.height, finer);
   const { rows, columns } = visiblePart(at, panel, seen);
   const count = (rows[1] - rows[0]) * (columns[1] - columns[0]);
   const [from, to] = band ?? rows;
   context.translate(-seen.x - at.left, -seen.y - at.top);
-  context.clearRect(at.left, at.row(from), at.body.width, at.tall * (to - from));
+  // Chromium nests the printed page one level deeper for each area that is cleared: see heads.js. On paper the canvas is new.
+  if (!whole) context.clearRect(at.left, at.row(from), at.body.width, at.tall * (to - from));
   if (count > PLAIN) paintImage(context, panel, at, [from, to], columns, palette, scale);
   else paintRuns(context, panel, at, [from, to], columns, palette, scale);
 }

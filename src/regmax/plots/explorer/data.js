@@ -57,6 +57,13 @@ function inSlices(name, steps, done = () => {}, delay = 0) {
   tasks.set(name, setTimeout(slice, delay));
 }
 
+// The same without a pause.
+function atOnce(name, steps, done = () => {}) {
+  stopTask(name);
+  while (!steps.next().done);
+  done();
+}
+
 function stopTask(name) {
   clearTimeout(tasks.get(name));
   tasks.delete(name);

@@ -16,6 +16,7 @@ function listen() {
     setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"),
     update({})
   );
+  $("name").onclick = () => $("name").classList.toggle("whole");
   $("to-results").onclick = () => $("results").scrollIntoView();
   $("search").oninput = (event) => update({ search: event.target.value });
   $("compare").onchange = (event) => update({ compare: event.target.checked });

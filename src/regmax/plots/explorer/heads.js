@@ -1,4 +1,9 @@
 // All heads of a model as thumbnails, a row per layer. They are painted in slices, row by row of the weights.
+//
+// Every drawing has new canvases, and none is cleared: when Chromium prints a canvas that was, it puts the page so far into
+// a form of the PDF file, and after about 30 nested forms readers give up and show only the rest of the page.
+
+const NARROW = 54; // pixels: below this width a thumbnail's caption has two lines
 
 class Heads {
   constructor(figure, prefix, open) {
@@ -13,6 +18,8 @@ class Heads {
     const name = layers.size > 1 || views[0].view.layer ? 74 : 0;
     const gap = 6;
     const size = clamp(Math.floor((options.width - name - 8) / most - gap), [26, 132]);
+    const part = MAPPINGS[setting.mapping].clusters ? "cluster" : "segment";
+    this.captions = `below each head: words with weight${size < NARROW ? ", then" : " ·"} words per ${part}`;
     const grid = node("div", { className: "heads" });
     grid.style.gridTemplateColumns = `${name ? `${name}px ` : ""}repeat(${most}, ${size}px)`;
     const thumbs = [];
@@ -31,11 +38,8 @@ class Heads {
     this.mark(setting.view);
     const steps = painted(thumbs, example, setting, options);
     const done = () => (this.figure.dataset.painted = thumbs.length);
-    if (!options.whole) return inSlices(`${this.prefix} heads`, steps, done);
-    // The printer does not wait.
-    stopTask(`${this.prefix} heads`);
-    while (!steps.next().done);
-    done();
+    const run = options.whole ? atOnce : inSlices; // the printer does not wait
+    run(`${this.prefix} heads`, steps, done);
   }
 
   thumb({ view, number }, k, size) {
@@ -58,6 +62,9 @@ class Heads {
       .forEach((button) => button.toggleAttribute("aria-current", Number(button.dataset.view) === number));
   }
 }
+
+// A caption has room for few digits: 3.4, 65.
+const twoDigits = (mean) => mean.toFixed(mean < 9.95 ? 1 : 0);
 
 // Models that were trained with different mappings are each shown under their own.
 const ownMappings = (views) => new Set(views.map(({ view }) => view.mapping)).size > 1;
@@ -82,11 +89,10 @@ function* painted(thumbs, example, setting, { palette, scaling }) {
       paintPixels(pixels.subarray(i * d, (i + 1) * d), y, scores[i], { rtl: example.rtl, palette, scale }),
     );
     const context = sized(canvas, size, clamp(Math.round((size * n) / d), [8, 2 * size]));
-    context.clearRect(0, 0, canvas.width, canvas.height);
     context.imageSmoothingEnabled = d > size || n > size;
     context.drawImage(bitmap(image), 0, 0, size, parseFloat(canvas.style.height));
     const { support, words, length, zeros } = weights.averages();
-    caption.textContent = size < 40 ? support.toFixed(1) : `${support.toFixed(1)} · ${length.toFixed(1)}`;
+    caption.textContent = [support, length].map(twoDigits).join(size < NARROW ? "\n" : " · ");
     const kind = weights.clustered ? "clusters" : "segments";
     const said = `${view.name}: support ${support.toFixed(1)} of ${words.toFixed(0)} words, ${kind} of ${length.toFixed(2)}, ${(100 * zeros).toFixed(0)} % zero`;
     button.setAttribute("aria-label", said);

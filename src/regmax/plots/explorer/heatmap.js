@@ -31,7 +31,8 @@ function columnLabels(panel, at) {
 function columnLabel(panel, at, j) {
   const [x, y] = [at.column(j) + at.cell / 2 + (at.cell < ROOMY ? 4 : 0), at.top - 7];
   const turn = at.upright ? { "text-anchor": "middle" } : { transform: `rotate(-45 ${x} ${y})` };
-  return element("text", { x, y, "data-column": j, ...turn }, isolated(fitted(panel.source[j], 130)));
+  const room = at.upright ? 130 : Math.min(130, (at.width - x - 7) / 0.71);
+  return element("text", { x, y, "data-column": j, ...turn }, isolated(fitted(panel.source[j], room)));
 }
 
 function rowLabels(panel, at) {

@@ -33,13 +33,15 @@ function fitted(token, width) {
 function layout(panel, { width, zoom = 0, least = LEAST_CELL, whole = false }) {
   const [n, d] = [panel.target.length, panel.source.length];
   const widest = (tokens) => tokens.reduce((most, token) => Math.max(most, textWidth(shortened(token))), 24);
-  const left = Math.ceil(Math.max(Math.min(1.1 * widest(panel.target), 0.3 * width), CORNER)) + 12;
+  const left = Math.ceil(Math.max(Math.min(1.1 * widest(panel.target), 0.34 * width), CORNER)) + 12;
   const room = width - left - 6;
   const across = widest(panel.source);
   const upright = across + 6 <= Math.min(zoom || room / d, 64);
   const reach = upright ? 0 : Math.min(labelReach(panel, zoom || Math.max(room / d, least)), 0.25 * width);
   const fit = Math.min(room / d, (room - reach) / Math.max(d - 0.5, 0.5));
   const cell = zoom || clamp(fit, [least, 64]);
+  // The last labels are shortened if the cells fit but their labels do not.
+  const overhang = cell * d <= room ? Math.min(reach, room - cell * (d - 0.5)) : reach;
   const tall = whole ? Math.min(rowHeight(cell, n, least), PAGE / n) : rowHeight(cell, n, least);
   const top = upright ? UPRIGHT : Math.ceil(0.71 * Math.min(across, 130) + 20);
   return {
@@ -49,7 +51,7 @@ function layout(panel, { width, zoom = 0, least = LEAST_CELL, whole = false }) {
     tall,
     upright,
     body: { width: cell * d, height: tall * n },
-    width: left + Math.max(cell * d + 4, cell * (d - 0.5) + reach),
+    width: left + Math.max(cell * d + 4, cell * (d - 0.5) + overhang),
     height: top + tall * n + 6,
     columnStep: upright ? 1 : Math.max(1, Math.ceil(ROOMY / cell - 0.01)),
     rowStep: Math.max(1, Math.ceil(12 / tall)),

@@ -11,7 +11,8 @@ class Lines {
 
   draw(panel, options) {
     const rows = Math.max(panel.target.length, panel.source.length);
-    const pitch = rows <= 40 ? 21 : 15;
+    const usual = rows <= 40 ? 21 : 15;
+    const pitch = options.whole ? clamp((PAGE + 80) / rows, [10.5, usual]) : usual;
     const widest = (tokens) =>
       tokens.reduce((most, token) => Math.max(most, textWidth(shortened(token))), 24);
     const side = (tokens) =>
@@ -32,8 +33,9 @@ class Lines {
     const { at, options, figure, body } = this;
     const height = options.whole ? at.height : clamp(figure.clientHeight, [1, at.height]);
     const y = options.whole ? 0 : figure.scrollTop;
+    if (options.whole) this.canvas.width = 0; // instead of clearing it: see heads.js
     const context = sized(this.canvas, parseFloat(body.style.width), height, options.whole ? 3 : 1);
-    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    if (!options.whole) context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     context.translate(0, -y);
     context.textBaseline = "middle";
     this.window = [Math.floor((y - at.top) / at.pitch), Math.ceil((y + height - at.top) / at.pitch)];
@@ -88,7 +90,7 @@ class Lines {
   paintWords(context) {
     const { panel, at, options, chosen } = this;
     const ink = options.palette.ink;
-    const size = at.pitch >= 18 ? FONT.size : 11;
+    const size = at.pitch >= 18 ? FONT.size : at.pitch >= 13 ? 11 : 9.5;
     const write = (text, x, k, align, bold) => {
       context.textAlign = align;
       context.font = `${bold ? 700 : 400} ${size}px ${FONT.family}`;

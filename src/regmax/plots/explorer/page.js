@@ -94,7 +94,7 @@ const longest = () => Math.max(...shownPanels().map((panel) => panel.content.tar
 function draw() {
   state.example = clamp(state.example, [0, examples.length - 1]);
   const example = examples[state.example];
-  $("name").textContent = example.name;
+  $("name").textContent = $("name").title = example.name;
   $("note").textContent = example.note ?? "";
   $("compare").checked = state.compare;
   $("scaling").value = state.scaling;
@@ -223,7 +223,9 @@ function drawResults() {
   const steps = (function* () {
     for (const [k, setting] of settings.entries()) yield* collected(query, setting, examples, results[k]);
   })();
-  inSlices("results", steps, () => {
+  if ($("results").dataset.query !== text) $("results-list").textContent = "searching …";
+  const run = printing ? atOnce : inSlices;
+  run("results", steps, () => {
     $("results-list").replaceChildren(
       ...settings.map((setting, k) => resultNode(resultName(setting), results[k], open)),
     );
@@ -235,7 +237,16 @@ function drawResults() {
 function resultName(setting) {
   const example = examples[state.example];
   const { model, name } = example.views[clampedView(example, setting)];
-  return [setting.mapping, model, example.views.length > 1 ? name : ""].filter(Boolean).join(", ");
+  return named(setting, [model, example.views.length > 1 ? name : ""].filter(Boolean).join(", "));
+}
+
+// The name of a run begins with its mapping, which is not repeated unless another one is set.
+function named(setting, name) {
+  const example = examples[state.example];
+  const own = example.views[clampedView(example, setting)].mapping;
+  const bare = (one) => formatSetting({ ...one, view: 0, also: [] });
+  const unchanged = own && name.startsWith(setting.mapping) && bare(parseSetting(own, "softmax")) === bare(setting);
+  return unchanged ? name : [setting.mapping, name].filter(Boolean).join(", ");
 }
 
 // The mapping, with what else differs between the panels: the models, or the heads.
@@ -244,7 +255,7 @@ function panelName(setting) {
   const views = state.panels.map((one) => example.views[clampedView(example, one)]);
   const { model, name } = example.views[clampedView(example, setting)];
   if (!state.compare || views[0] === views[1]) return setting.mapping;
-  return `${setting.mapping}, ${views[0].model === views[1].model ? name : model}`;
+  return named(setting, views[0].model === views[1].model ? name : model);
 }
 
 // Scroll only the list: scrollIntoView would also move the page.

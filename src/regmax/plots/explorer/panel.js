@@ -146,6 +146,7 @@ class Panel {
       palette.paper,
       whole,
       width,
+      whole ? 0 : innerHeight, // a taller window shows more rows
     ]);
     if (key === this.key) return;
     this.key = key;
@@ -220,7 +221,7 @@ class Panel {
     const name = `${this.prefix} averages`;
     if (this.show === "heads") {
       stopTask(name);
-      this.averages.textContent = "below each head: words with weight · words per segment";
+      this.averages.textContent = this.kinds.heads.captions;
       return;
     }
     const copy = new Weights(weights.scores, weights.setting);
@@ -229,10 +230,8 @@ class Panel {
       for (let i = 0; i < copy.scores.length; ++i) yield copy.measure(i);
     })();
     const show = () => (this.averages.textContent = averagesText(copy));
-    if (copy.scores.length * copy.scores[0].length > AT_ONCE) return inSlices(name, steps, show, REST);
-    stopTask(name);
-    while (!steps.next().done);
-    show();
+    if (copy.scores.length * copy.scores[0].length > AT_ONCE) inSlices(name, steps, show, REST);
+    else atOnce(name, steps, show);
   }
 
   // A shadow at every edge beyond which there is more, and its extent in words.
@@ -248,7 +247,9 @@ class Panel {
       .filter(([, beyond]) => beyond)
       .map(([name]) => name)
       .join(" ");
-    this.window.style.setProperty("--bar", `${figure.offsetWidth - figure.clientWidth}px`);
+    // Without a scroll bar, the picture extends into the room that is reserved for one.
+    const bar = figure.scrollHeight > figure.clientHeight ? figure.offsetWidth - figure.clientWidth : 0;
+    this.window.style.setProperty("--bar", `${bar}px`);
     const extent = this.show === "heads" ? "" : this.shown.extent();
     this.extent.textContent = extent && `${extent}${this.window.dataset.more ? ": scroll for more" : ""}`;
   }

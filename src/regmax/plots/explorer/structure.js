@@ -72,10 +72,13 @@ function isolated(token) {
   return isRightToLeft([token]) ? `\u2068${token}\u2069` : token;
 }
 
-// Blanks and line breaks as signs: a token of blanks would be invisible.
+// Blanks and line breaks as signs, and control characters by their numbers if a token has nothing else.
 const BLANKS = { " ": "␣", "\u00a0": "␣", "\t": "⇥", "\n": "↵", "\r": "↵" };
+const codePoint = (letter) => `U+${letter.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 function visible(token) {
   if (token === "") return "∅";
+  if (/^[\s\p{Cc}\p{Cf}]+$/u.test(token))
+    return [...token].map((letter) => BLANKS[letter] ?? (/\s/.test(letter) ? "␣" : codePoint(letter))).join("");
   const outside = token.replace(/^\s+|\s+$|[\t\n\r]/g, (blanks) =>
     [...blanks].map((b) => BLANKS[b] ?? "␣").join(""),
   );
