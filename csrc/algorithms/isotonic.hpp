@@ -39,14 +39,15 @@ inline void sort_decreasing(Ranked* ranked, int64_t m) { std::sort(ranked, ranke
 struct Block {
   double sum;
   int64_t count;
+  double mean;  // known: a block is compared more often than it grows
 
-  double mean() const { return sum / static_cast<double>(count); }
+  Block(double total, int64_t size) : sum(total), count(size), mean(total / static_cast<double>(size)) {}
 };
 
 // Pools adjacent violators: appends a block to others with falling means, and returns their number. Equal
 // neighbours are pooled too, so that equal values are equal bitwise.
 inline int64_t push_block(Block* blocks, int64_t count, Block block) {
-  for (; count > 0 && blocks[count - 1].mean() <= block.mean(); --count) {
+  for (; count > 0 && blocks[count - 1].mean <= block.mean; --count) {
     block = {blocks[count - 1].sum + block.sum, blocks[count - 1].count + block.count};
   }
   blocks[count] = block;
@@ -60,8 +61,8 @@ template <class Add>
 inline bool is_certain(const Block* blocks, int64_t count, double margin, const Add& add) {
   bool sure = true;
   for (int64_t i = 0; i < count; ++i) {
-    const double mean = blocks[i].mean();
-    if (i > 0) sure &= blocks[i - 1].mean() - mean > margin;
+    const double mean = blocks[i].mean;
+    if (i > 0) sure &= blocks[i - 1].mean - mean > margin;
     double excess = 0;
     int64_t seen = 0;
     add(blocks[i], [&](double sum, int64_t size) {
@@ -81,7 +82,7 @@ inline bool pool_decreasing(Ranked* ranked, int64_t m, Block* blocks, double mar
   return is_certain(blocks, count, margin, [&](const Block& block, const auto& visit) {
     for (const int64_t end = k + block.count; k < end; ++k) {
       visit(ranked[k].value, 1);
-      ranked[k].value = block.mean();
+      ranked[k].value = block.mean;
     }
   });
 }

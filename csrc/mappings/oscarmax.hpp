@@ -190,7 +190,7 @@ struct Oscarmax : HasLam {
   template <class T>
   static double strength_grad(const CompactedRow<T>& row, double, Workspace& w) {
     if (row.all_equal()) return 0;
-    return row.m <= few_scores ? sum_by_few_ranks(row) : sum_by_rank(row.y, row.v, row.m, w);
+    return row.m <= few_ranks ? sum_by_few_ranks(row) : sum_by_rank(row.y, row.v, row.m, w);
   }
   template <class T>
   static double gamma_grad(const CompactedRow<T>& row, double lam, Workspace& w) {
@@ -202,7 +202,7 @@ struct Oscarmax : HasLam {
     double sum = 0;
     for (int64_t k = 0; k < row.m; ++k) sum += static_cast<double>(row.y[k]);
     const CompactedRow<T> weights{row.y, const_cast<T*>(row.y), nullptr, row.m};
-    const bool few = row.m <= few_scores;
+    const bool few = row.m <= few_ranks;
     const double by_rank = few ? sum + sum_by_few_ranks(weights) : sum_by_rank(row.y, row.y, row.m, w);
     const double pairs = static_cast<double>(d) * sum - by_rank;
     return {dot(row.y, row.y, row.m) / 2 + lam * pairs, pairs};

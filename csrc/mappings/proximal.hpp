@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "algorithms/isotonic.hpp"
+#include "algorithms/sorted_blocks.hpp"
 #include "algorithms/total_variation.hpp"
 #include "mappings/products.hpp"
 #include "simd/row_sorting.hpp"
@@ -110,59 +112,136 @@ struct ProxOscar : Proximal {
   template <class T>
   static void map(ScalarRow<T>& row, double lam) {
     Workspace& w = row.w;
-    row.choose_unshifted();
-    const IsotonicSpace space(w.pooling, row.m);
-    const auto weight = [&](int64_t k) { return lam * static_cast<double>(row.m - 1 - k); };
-    const double margin = doubt(row.m, largest_size(row) + weight(0));
-    rank_sizes(row.x, row.m, w.y, w, space.ranked);
-    for (int64_t k = 0; k < row.m; ++k) space.ranked[k].value = std::fabs(w.x[space.ranked[k].position]);
-    const bool is_sure = prox_owl(w.x, row.m, weight, space, margin, w.y);
-    if (row.is_final(is_sure) || lam == 0) return;
-    for (int64_t i = 0; i < row.m; ++i) space.ranked[i] = {std::fabs(static_cast<double>(row.x[i])), i};
-    sort_decreasing(space.ranked, row.m);
-    for (int64_t k = 0; k < row.m; ++k) w.x[k] = space.ranked[k].value;
+    if (lam == 0) {
+      row.choose_unshifted();
+      for (int64_t i = 0; i < row.m; ++i) w.y[i] = w.x[i] + 0.0;  // no negative zeros
+      return;
+    }
+    const bool is_sure = sizeof(T) == sizeof(float) ? map_by_value(row, lam) : map_by_rank(row, lam);
+    if (row.is_final(is_sure)) return;
+    Ranked* const ranked = IsotonicSpace(w.pooling, row.m).ranked;
+    for (int64_t i = 0; i < row.m; ++i) ranked[i] = {std::fabs(static_cast<double>(row.x[i])), i};
+    sort_decreasing(ranked, row.m);
+    for (int64_t k = 0; k < row.m; ++k) w.x[k] = ranked[k].value;
     if (!solve_again(row, is_sure, lam, true, [](auto& exact) { return exact.pool_sorted(), true; })) return;
     std::copy_n(w.y, row.m, w.space);
     for (int64_t k = 0; k < row.m; ++k) {
-      const int64_t i = space.ranked[k].position;
+      const int64_t i = ranked[k].position;
       w.y[i] = w.space[k] > 0 ? std::copysign(w.space[k], static_cast<double>(row.x[i])) : 0;
     }
   }
+
   template <class T>
   static void multiply(const CompactedRow<T>& row, double lam, Workspace& w) {
-    if (lam == 0) return;
-    Ranked* const ranked = IsotonicSpace(w.pooling, row.m).ranked;
-    rank_sizes(row.y, row.m, w.y, w, ranked);
-    const auto is_negative = [&](int64_t k) { return row.y[ranked[k].position] < 0; };
-    for (int64_t begin = 0, end; begin < row.m; begin = end) {
-      double sum = 0;
-      for (end = begin; end < row.m && ranked[end].value == ranked[begin].value; ++end) {
-        const double v = static_cast<double>(row.v[ranked[end].position]);
-        sum += is_negative(end) ? -v : v;
-      }
-      // The smallest number has no penalty: a zero that is the only one moves with its score.
-      const bool is_constant = ranked[begin].value == 0 && end - begin > 1;
-      const double mean = is_constant ? 0 : sum / static_cast<double>(end - begin);
-      for (int64_t k = begin; k < end; ++k) row.v[ranked[k].position] = static_cast<T>(is_negative(k) ? -mean : mean);
+    if (lam == 0 || multiply_few(row)) return;
+    T* const sizes = write_sizes(row, w);
+    for (int64_t i = 0; i < row.m; ++i) w.v[i] = with_sign_of(row.y[i], static_cast<double>(row.v[i]));
+    average_equal(sizes, row.m, w);
+    const bool moves = std::count(sizes, sizes + row.m, T(0)) == 1;
+    for (int64_t i = 0; i < row.m; ++i) {
+      row.v[i] = row.y[i] != 0 || moves ? static_cast<T>(with_sign_of(row.y[i], w.v[i])) : 0;
     }
   }
 
   // The k-th largest |z| of m has the weight lam (m - k).
   template <class T>
   static double strength_grad(const CompactedRow<T>& row, double, Workspace& w) {
-    Ranked* const ranked = IsotonicSpace(w.pooling, row.m).ranked;
-    rank_sizes(row.y, row.m, w.y, w, ranked);
-    double sum = 0;
-    for (int64_t k = 0; k < row.m; ++k) {
-      const int64_t i = ranked[k].position;
-      const double u = static_cast<double>(row.v[i]);
-      sum += static_cast<double>(row.m - 1 - k) * (row.y[i] > 0 ? u : row.y[i] < 0 ? -u : 0);
+    T *const sizes = write_sizes(row, w), *const u = reinterpret_cast<T*>(w.v);
+    double total = 0;
+    for (int64_t i = 0; i < row.m; ++i) {
+      u[i] = row.y[i] != 0 ? with_sign_of(row.y[i], row.v[i]) : 0;
+      total += static_cast<double>(u[i]);
     }
-    return -sum;
+    return sum_by_rank(sizes, u, row.m, w) - static_cast<double>(row.m) * total;
   }
   template <class T>
   static double gamma_grad(const CompactedRow<T>& row, double lam, Workspace& w) {
     return lam * strength_grad(row, lam, w) - dot(row.v, row.y, row.m);
+  }
+
+ private:
+  // sign(y) v, without a branch; the sum turns -0 into 0.
+  template <class T, class Value>
+  static Value with_sign_of(T y, Value v) {
+    return v * std::copysign(Value(1), static_cast<Value>(y)) + 0;
+  }
+
+  // The sizes |y|, in w.x.
+  template <class T>
+  static T* write_sizes(const CompactedRow<T>& row, Workspace& w) {
+    T* const sizes = reinterpret_cast<T*>(w.x);
+    for (int64_t i = 0; i < row.m; ++i) sizes[i] = row.y[i] < 0 ? -row.y[i] : row.y[i];
+    return sizes;
+  }
+
+  static double margin_of(int64_t m, double largest, double lam) {
+    return doubt(m, largest + lam * static_cast<double>(m - 1));
+  }
+
+  // Both return whether rounding decided nothing.
+  template <class T>
+  static bool map_by_value(ScalarRow<T>& row, double lam) {
+    row.choose_unread();
+    SortedSizes<T> sizes(row.x, row.m, lam, row.gamma, row.w);
+    const double m = static_cast<double>(row.m), largest = static_cast<double>(sizes.largest()) / row.gamma;
+    // Prefix sums are as large as the row is long.
+    const bool is_sure = sizes.write(margin_of(row.m, largest, lam) * (1 + m / 8), row.w.y);
+    for (int64_t i = 0; i < row.m; ++i) row.w.y[i] = with_sign_of(row.x[i], row.w.y[i]);
+    return is_sure;
+  }
+  template <class T>
+  static bool map_by_rank(ScalarRow<T>& row, double lam) {
+    Workspace& w = row.w;
+    row.choose_unshifted();
+    const IsotonicSpace space(w.pooling, row.m);
+    const auto weight = [&](int64_t k) { return lam * static_cast<double>(row.m - 1 - k); };
+    rank_sizes(row.x, row.m, w.y, w, space.ranked);
+    for (int64_t k = 0; k < row.m; ++k) space.ranked[k].value = std::fabs(w.x[space.ranked[k].position]);
+    return prox_owl(w.x, row.m, weight, space, margin_of(row.m, largest_size(row), lam), w.y);
+  }
+
+  // J v is zero off the groups of sizes that v touches. After sparsemax they are few: false if they are not.
+  template <class T>
+  static bool multiply_few(const CompactedRow<T>& row) {
+    T sizes[few_sizes];
+    double sums[few_sizes];
+    int count = 0;
+    for (int64_t i = 0; i < row.m; i += lanes<T>) {
+      uint32_t touched = ~bits(equal(load_left(row.v + i, row.m - i, T(0)), Vec<T>{})) & all_lanes<T>;
+      for (; touched; touched &= touched - 1) {
+        const int64_t k = i + __builtin_ctz(touched);
+        const T size = row.y[k] < 0 ? -row.y[k] : row.y[k];
+        int j = 0;
+        while (j < count && sizes[j] != size) ++j;
+        if (j == few_sizes) return false;
+        if (j == count) sizes[count] = size, sums[count++] = 0;
+        sums[j] += with_sign_of(row.y[k], static_cast<double>(row.v[k]));
+      }
+    }
+    write_few(row, sizes, sums, count);
+    return true;
+  }
+
+  // The smallest number has no penalty: a zero that is the only one moves with its score.
+  template <class T>
+  static void write_few(const CompactedRow<T>& row, const T* sizes, const double* sums, int count) {
+    constexpr T none = std::numeric_limits<T>::quiet_NaN();
+    int64_t members[few_sizes] = {};
+    for (int64_t i = 0; i < row.m; i += lanes<T>) {
+      const Vec<T> size = absolute<T>(load_left(row.y + i, row.m - i, none));
+      for (int j = 0; j < count; ++j) members[j] += __builtin_popcount(bits(equal(size, splat(sizes[j]))));
+    }
+    Vec<T> means[few_sizes];
+    for (int j = 0; j < count; ++j) {
+      const bool is_constant = sizes[j] == 0 && members[j] > 1;
+      means[j] = splat(is_constant ? T(0) : static_cast<T>(sums[j] / static_cast<double>(members[j])));
+    }
+    for (int64_t i = 0; i < row.m; i += lanes<T>) {
+      const Vec<T> y = load_left(row.y + i, row.m - i, none), size = absolute<T>(y), zero{};
+      Vec<T> product{};
+      for (int j = 0; j < count; ++j) product = select(equal(size, splat(sizes[j])), means[j], product);
+      store_left<T>(row.v + i, row.m - i, select(greater(zero, y), zero - product, product));
+    }
   }
 };
 

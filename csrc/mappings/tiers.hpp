@@ -104,8 +104,13 @@ class ScalarRow {
 
   // All scores, as they are: for proximal operators, which have no threshold.
   void choose_unshifted() {
-    set_all(w.chosen, m);
+    choose_unread();
     for (int64_t i = 0; i < m; ++i) w.x[i] = static_cast<double>(x[i]) / gamma;
+  }
+
+  // All scores, for a solver that reads them itself.
+  void choose_unread() {
+    set_all(w.chosen, m);
     count = m;
   }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "runtime/tuning.hpp"
 #include "simd/lane_sorting.hpp"
@@ -56,7 +57,36 @@ inline void sort_each_lane(Vec<T>* v, int n) {
   }
 }
 
+// As many vectors as `size`: a number, or one known at compile time, for which the loops become straight code.
+template <int size>
+using Known = std::integral_constant<int, size>;
+
+template <class T, int n>
+REGMAX_INLINE void sort_each_lane(Vec<T>* v, Known<n>) {
+  constexpr Network<n> network;
+  run_network<n>(v, std::make_index_sequence<network.length>());
+}
+
+template <int distance, class T, int n>
+REGMAX_INLINE void sort_distances(Vec<T>* v, Known<n> size) {
+  if constexpr (distance > 0) {
+    for (int i = 0; i < n; ++i) {
+      if (!(i & distance)) put_larger_first(v[i], v[i + distance]);
+    }
+    sort_distances<distance / 2, T>(v, size);
+  }
+}
+
 // Sorts every run of `width` lanes that first falls, then rises, or the reverse (Batcher's bitonic merge).
+template <int width, class T, int n>
+REGMAX_INLINE void sort_bitonic(Vec<T>* v, Known<n> size) {
+  if constexpr (width > 1) {
+    for (int k = 0; k < n; ++k) v[k] = compared<Swapped<width / 2>, width / 2, T>(v[k], v[k]);
+    sort_bitonic<width / 2, T>(v, size);
+  } else {
+    sort_distances<n / 2, T>(v, size);
+  }
+}
 template <int width, class T>
 inline void sort_bitonic(Vec<T>* v, int n) {
   if constexpr (width > 1) {
@@ -72,8 +102,8 @@ inline void sort_bitonic(Vec<T>* v, int n) {
 }
 
 // Merges sorted runs of `width` lanes in pairs, one of them reversed.
-template <int width, class T>
-inline void merge_lanes(Vec<T>* v, int n) {
+template <int width, class T, class Size>
+REGMAX_INLINE void merge_lanes(Vec<T>* v, Size n) {
   if constexpr (width < lanes<T>) {
     for (int k = 0; k < n / 2; ++k) {
       const Vec<T> a = v[k], b = v[n - 1 - k];
@@ -85,14 +115,10 @@ inline void merge_lanes(Vec<T>* v, int n) {
   }
 }
 
-// Up to sorted_at_once finite numbers, in place.
-template <class T>
-inline void sort_part(T* x, int64_t m) {
-  Vec<T> v[sorted_at_once / lanes<T>];
-  T sorted[sorted_at_once];
+// Up to n vectors of finite numbers, in place.
+template <class T, class Size>
+inline void sort_vectors(T* x, int64_t m, Size n, Vec<T>* v, T* sorted) {
   constexpr T lowest = -std::numeric_limits<T>::infinity();
-  int n = piece<T>;
-  while (n * lanes<T> < m) n *= 2;
   for (int k = 0; k < n; ++k) {
     const int64_t left = m - k * lanes<T>;
     v[k] = left > 0 ? load_left(x + k * lanes<T>, left, lowest) : splat(lowest);
@@ -101,6 +127,19 @@ inline void sort_part(T* x, int64_t m) {
   merge_lanes<1, T>(v, n);
   lanes_to_rows<T>(v, n, sorted, n);
   std::memcpy(x, sorted, static_cast<std::size_t>(m) * sizeof(T));
+}
+
+// Up to sorted_at_once finite numbers, in place.
+template <class T>
+inline void sort_part(T* x, int64_t m) {
+  Vec<T> v[sorted_at_once / lanes<T>];
+  T sorted[sorted_at_once];
+  if (m <= 4 * lanes<T>) return sort_vectors<T>(x, m, Known<4>(), v, sorted);
+  if (m <= 8 * lanes<T>) return sort_vectors<T>(x, m, Known<8>(), v, sorted);
+  if (m <= 16 * lanes<T>) return sort_vectors<T>(x, m, Known<16>(), v, sorted);
+  int n = 32;
+  while (n * lanes<T> < m) n *= 2;
+  sort_vectors<T>(x, m, n, v, sorted);
 }
 
 template <class T>
