@@ -239,6 +239,14 @@ class MomentRows {
   // is certain.
   enum class Written { finally, others, doubtful };
 
+  // x - (tau + rest). In double it is rounded once: weights are powers of it, with more than twice its error.
+  static REGMAX_INLINE Vec<T> excess(Vec<T> x, Vec<T> tau, Vec<T> rest) {
+    const Vec<T> z = x - tau;
+    if constexpr (sizeof(T) == sizeof(float)) return z - rest;
+    const Vec<T> part = z - x, rounded = (x - (z - part)) - (tau + part);
+    return z + select(greater(z, splat(-std::numeric_limits<T>::infinity())), rounded - rest, Vec<T>{});
+  }
+
   template <class Vectors, class Out>
   REGMAX_INLINE Written write(int r, Vectors vectors, Out& out) {
     const Vec<T> top = splat(top_[r]), tau = splat(threshold_[r]), rest = splat(rest_[r]), zero{};
@@ -248,7 +256,7 @@ class MomentRows {
     if constexpr (!Out::unrolls_short_rows) {  // where writing is dear, rows that are not final are not written
       int above_threshold = 0;
       for (int64_t i = 0; i < vectors; ++i) {
-        const Vec<T> z = load(x_[r] + i * lanes<T>) - top - tau - rest;
+        const Vec<T> z = excess(load(x_[r] + i * lanes<T>) - top, tau, rest);
         nearest = smaller(absolute<T>(z), nearest);
         above_threshold += __builtin_popcount(bits(greater(z, zero)));
       }
@@ -265,7 +273,7 @@ class MomentRows {
         row.put_zeros(i, size);
       } else {
         for (int c = 0; c < size; ++c) {
-          const Vec<T> relative = load(x + c * lanes<T>) - top - tau - rest;
+          const Vec<T> relative = excess(load(x + c * lanes<T>) - top, tau, rest);
           const Where<T> supported = greater(relative, zero);
           const uint32_t positive = bits(supported);
           nearest = smaller(absolute<T>(relative), nearest);

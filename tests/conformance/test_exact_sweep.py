@@ -51,6 +51,7 @@ def test_no_tier_of_the_core_has_a_fault(tier: str | None) -> None:
         ("sparsemax", None, "sawtooth", 1316442427, 536, "float32"),
         ("oscarmax", 0.0, "sawtooth", 3729991, 522, "float32"),
         ("sqpnormmax", 1.5, "at the threshold", 1876085698, 2357, "float32"),
+        ("sqpnormmax", 1.5, "tiny", 1818837918, 146, "float64"),
     ],
 )
 def test_many_small_numbers_do_not_move_a_large_one(
