@@ -114,10 +114,8 @@ class Data:
         self.premises, self.hypotheses, self.labels = snli_pairs(options.snli, options.snli_pairs)
 
 
-def measure(
-    model: Any, tokenizer: Any, data: Data, softmax: Tensor | None
-) -> tuple[dict[str, float], Tensor]:
-    """The figures of a run, and the embeddings of the articles."""
+def measure(model: Any, tokenizer: Any, data: Data, softmax: Path) -> dict[str, float]:
+    """The figures of a run. The first one, softmax's, writes its embeddings of the articles to the file `softmax`."""
     began = time.process_time()
     articles, titles = embed(model, tokenizer, data.articles), embed(model, tokenizer, data.titles)
     seconds = time.process_time() - began
