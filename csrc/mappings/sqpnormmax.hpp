@@ -57,6 +57,14 @@ inline V power_of(V base, V exponent) {
   }
 }
 
+// Weights below the normal numbers, which occur for p near 1 only, count as zero in products: each operation on them
+// would take a hundred times as long, for a J v below 1e-29 |v|.
+template <class V>
+REGMAX_INLINE V normal_or_zero(V y) {
+  using T = std::decay_t<decltype(y[0])>;
+  return select(greater(splat(smallest_normal<T>), y), V{}, y);
+}
+
 // J v. On the support, with s = sum y^p and h = (2 - p) / s,
 //     M = D [ diag(y^(2-p)) - h y y^T ],   D = s^((p-2)/p) / (p-1),
 // and J v = M v - r M 1 for r = (1^T M v) / (1^T M 1). Near p = 1 both are differences of numbers that are almost
@@ -71,14 +79,15 @@ struct PnormProduct {
 
   // e = y (y^(1-p) - 1)
   template <class T>
-  static REGMAX_INLINE Vec<T> root(Vec<T> y, Vec<T> a) {
-    const Where<T> positive = greater(y, Vec<T>{});
-    const Vec<T> logarithm = log2_of<T>(select(positive, larger(y, splat(smallest_normal<T>)), splat(T(1))));
+  static REGMAX_INLINE Vec<T> root(Vec<T> weight, Vec<T> a) {
+    const Vec<T> y = normal_or_zero(weight);
+    const Vec<T> logarithm = log2_of<T>(select(greater(y, Vec<T>{}), y, splat(T(1))));
     return y * exp2_minus_one<T>(-logarithm * a);
   }
   // l = y (1 / y^(1-p) - 1) = -e y / (y + e)
   template <class T>
-  static REGMAX_INLINE void add(Where<T> supported, Vec<T> y, Vec<T> root, Vec<T> v, Vec<T>* s) {
+  static REGMAX_INLINE void add(Where<T> supported, Vec<T> weight, Vec<T> root, Vec<T> v, Vec<T>* s) {
+    const Vec<T> y = normal_or_zero(weight);
     const Vec<T> vi = select(supported, v, Vec<T>{}), both = larger(y + root, splat(smallest_normal<T>));
     const Vec<T> share = y / both;
     s[0] = times_plus(root, share, s[0]);
@@ -101,7 +110,7 @@ struct PnormProduct {
   template <class V>
   static REGMAX_INLINE V multiply(V y, V root, V v, const V* f) {
     const V centred = times_plus(f[0], v, f[1]);
-    return times_plus(root, centred, y * (centred + f[2]));
+    return times_plus(root, centred, normal_or_zero(y) * (centred + f[2]));
   }
 };
 
