@@ -9,6 +9,7 @@
 //   map(row, theta)          scalar tier: any row of finite scores
 //   multiply(row, theta, w)  scalar tier and attention: J v on the compacted support
 //   strength_grad, gamma_grad  gradients of the strengths, from J v (products.hpp)
+//   Grads                    the same as sums over the support, finished one row per lane; may be missing
 //
 // and, if on_simplex:
 //

@@ -3,6 +3,7 @@
 // position. The tiers supply the loops (rows/jacobian_product.hpp).
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -128,6 +129,25 @@ inline double dot(const T* a, const T* b, int64_t m) {
   });
   return sum[0];
 }
+
+// Mappings of powers define `Grads`: the terms of sums over the support, and what follows from them, also for one row
+// per lane (rows/row_numbers.hpp). Terms of zeros are zero.
+template <class Grads, class T>
+inline typename Grads::template Of<double> grads_of(const CompactedRow<T>& row, double theta) {
+  const Vec<T> less_one = splat(static_cast<T>(theta - 1));
+  double sums[Grads::sums] = {};
+  sum_terms<T>(row.m, sums, [&](int64_t i, Vec<T>* s) {
+    const int64_t left = row.m - i;
+    Grads::template add<T>(load_left(row.y + i, left, T(0)), load_left(row.v + i, left, T(0)), less_one, s);
+  });
+  return {sums, theta};
+}
+
+// log2 and exp2 of a double, and of one number per lane.
+inline double log2_in_double(double v) { return std::log2(v); }
+inline double exp2_in_double(double v) { return std::exp2(v); }
+inline Vec<double> log2_in_double(Vec<double> v) { return log2_of<double>(v); }
+inline Vec<double> exp2_in_double(Vec<double> v) { return exp2_of<double>(v); }
 
 // The gradient of sum |y_i+1 - y_i|: minus the sum over the edges of sign(y_i+1 - y_i) (u_i+1 - u_i).
 template <class T>

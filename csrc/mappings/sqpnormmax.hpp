@@ -151,30 +151,33 @@ struct CubicProduct {
 //     N^(2-p) y^(p-1) [ log y - log N + (2 - p) d log N / dp ],
 //     d log N / dp = (sum y^p log y / sum y^p - log N) / p.
 struct PnormGrads {
-  double strength, gamma;
-  OmegaValue omega;
+  static constexpr int sums = 4;
 
   template <class T>
-  PnormGrads(const CompactedRow<T>& row, double p) {
-    const Vec<T> exponent = splat(static_cast<T>(p - 1));
-    double sums[4] = {};
-    sum_terms<T>(row.m, sums, [&](int64_t i, Vec<T>* part) {
-      const Vec<T> y = load_left(row.y + i, row.m - i, T(0)), u = load_left(row.v + i, row.m - i, T(0));
-      const Vec<T> logarithm = log2_of<T>(larger(y, splat(smallest_normal<T>)));
-      const Vec<T> power = exp2_of<T>(exponent * logarithm), term = power * y, along = power * u;
-      part[0] += term;
-      part[1] = times_plus(term, logarithm, part[1]);
-      part[2] += along;
-      part[3] = times_plus(along, logarithm, part[3]);
-    });
-    const double mass = sums[0], mass_log = sums[1] * ln_2, along = sums[2], along_log = sums[3] * ln_2;
-    const double log_norm = std::log(mass) / p, slope = (mass_log / mass - log_norm) / p;
-    const double factor = std::exp((2 - p) * log_norm);
-    strength = -factor * (along_log + ((2 - p) * slope - log_norm) * along);
-    gamma = -factor * along;
-    const double value = std::exp(2 * log_norm) / 2;
-    omega = {value, 2 * value * slope};
+  static REGMAX_INLINE void add(Vec<T> weight, Vec<T> u, Vec<T> less_one, Vec<T>* s) {
+    const Vec<T> y = normal_or_zero(weight);
+    const Vec<T> logarithm = log2_of<T>(larger(y, splat(smallest_normal<T>)));
+    const Vec<T> power = exp2_of<T>(less_one * logarithm), term = power * y, along = power * u;
+    s[0] += term;
+    s[1] = times_plus(term, logarithm, s[1]);
+    s[2] += along;
+    s[3] = times_plus(along, logarithm, s[3]);
   }
+
+  // V is double, or a vector of one row per lane.
+  template <class V>
+  struct Of {
+    V strength, gamma, value, slope;
+
+    Of(const V* s, V p) {
+      const V mass = s[0], log_norm = log2_in_double(mass) / p, change = (s[1] / mass - log_norm) / p;
+      const V factor = exp2_in_double((2.0 - p) * log_norm);
+      strength = -factor * (s[3] + ((2.0 - p) * change - log_norm) * s[2]) * ln_2;
+      gamma = -factor * s[2];
+      value = exp2_in_double(2.0 * log_norm) / 2.0;
+      slope = 2.0 * value * change * ln_2;
+    }
+  };
 };
 
 struct Sqpnormmax15 : JoinsNothing {
@@ -266,17 +269,20 @@ struct Sqpnormmax15 : JoinsNothing {
   }
 
   // --- Gradients of strengths ---
+  using Grads = PnormGrads;
+
   template <class T>
   static double strength_grad(const CompactedRow<T>& row, double p, Workspace&) {
-    return PnormGrads(row, p).strength;
+    return grads_of<PnormGrads>(row, p).strength;
   }
   template <class T>
   static double gamma_grad(const CompactedRow<T>& row, double p, Workspace&) {
-    return PnormGrads(row, p).gamma;
+    return grads_of<PnormGrads>(row, p).gamma;
   }
   template <class T>
   static OmegaValue omega(const CompactedRow<T>& row, double p, int64_t, Workspace&) {
-    return PnormGrads(row, p).omega;
+    const auto grads = grads_of<PnormGrads>(row, p);
+    return {grads.value, grads.slope};
   }
 };
 
