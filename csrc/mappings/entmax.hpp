@@ -105,6 +105,7 @@ struct Entmax15 : JoinsNothing {
 
   // --- Lane tier ---
   static bool fits_vectors(double) { return true; }
+  static constexpr int most_candidates = many_candidates;
 
   template <class T>
   struct Lanes : PlainLanes<T> {
@@ -247,6 +248,7 @@ struct Entmax : Entmax15 {
   // Nearer to 1, the weights of float32 rows reach its subnormal numbers.
   static bool fits_vectors(double alpha) { return alpha >= 1.02 && alpha < 2; }
   static double reach(double alpha) { return alpha > 1.001 ? 1 / (alpha - 1) : 1000; }
+  static constexpr int most_candidates = max_candidates;  // powers of more weights are faster in whole rows
 
   // --- Whole-row tier: in float64 the powers would lose the last digits ---
   template <class T>

@@ -197,7 +197,7 @@ class DenseRows {
   // One bit per candidate: it has weight.
   static uint64_t positive_candidates(const T* values, int count) {
     uint64_t positive = 0;
-    for (int k = 0; k < max_candidates; k += lanes<T>)
+    for (int k = 0; k < count; k += lanes<T>)
       positive |= static_cast<uint64_t>(bits(greater(load(values + k), Vec<T>{}))) << k;
     return positive & (~uint64_t{0} >> (64 - count));
   }
@@ -206,7 +206,7 @@ class DenseRows {
   void write_bits(uint64_t flags, const uint64_t* words, uint64_t* out) const {
     for (int64_t i = 0; i < words_; ++i) {
       out[i] = expand_bits(flags, words[i]);
-      flags >>= __builtin_popcountll(words[i]);  // at most max_candidates < 64
+      flags >>= __builtin_popcountll(words[i]);  // at most many_candidates < 64
     }
   }
 

@@ -120,3 +120,18 @@ def test_products_hold_next_to_weights_below_the_normal_numbers(d: int) -> None:
     product = native.jacobian_product("sqpnormmax", y, v, None, 1.01)
     np.testing.assert_allclose(product, exact, rtol=1e-4, atol=1e-4)
     assert not product[y < np.finfo(np.float32).tiny].any()
+
+
+@pytest.mark.parametrize("d", [600, 2100])
+def test_entmax_rows_with_about_48_candidates(d: int) -> None:
+    generator = np.random.default_rng(d)
+    x = -8 - generator.random((64, d), np.float32)
+    for r in range(64):
+        x[r, generator.permutation(d)[: r + 20]] = 0.05 * generator.standard_normal(r + 20)
+    y, v = native.argmax("entmax", x, None, 1.5), rows(d)
+    exact = native.argmax("entmax", x.astype(np.float64), None, 1.5)
+    np.testing.assert_allclose(y, exact, atol=1e-7)
+    assert set((y > 0).sum(axis=1)) >= {40, 47, 48, 49, 60}
+    product = native.jacobian_product("entmax", y, v, None, 1.5)
+    wanted = native.jacobian_product("entmax", exact, v.astype(np.float64), None, 1.5)
+    np.testing.assert_allclose(product, wanted, atol=2e-6)
