@@ -91,6 +91,9 @@ constexpr int64_t string_readings = 6, first_readings = 128;
 // The same in lanes, from which rows go to the level tier.
 constexpr int64_t lane_readings = 4, first_lane_readings = 32;
 
+// Taut strings with shorter segments on average find the segments' sums as differences of prefix sums.
+constexpr int64_t summed_segment = 8;
+
 // Rounds of screening by level sets (algorithms/lane_levels.hpp), each about 0.3 ns a score; most rows settle in 3
 // to 6.
 constexpr int most_levels = 8;
