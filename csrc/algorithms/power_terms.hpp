@@ -35,6 +35,19 @@ constexpr int careful_scale_bits = 64;
 template <class T>
 constexpr T careful_scale = T(18446744073709551616.0);  // 2^64
 
+// r / sum. A quotient below the normal numbers takes the processor a hundred times as long: its digits are those of an
+// integer instead.
+template <class T>
+REGMAX_INLINE Vec<T> share_of(Vec<T> r, Vec<T> sum) {
+  using Bits = FloatBits<T>;
+  const Where<T> small = greater(sum * splat(smallest_normal<T>), r) & greater(r, Vec<T>{});
+  if (__builtin_expect(!bits(small), 1)) return r / sum;
+  const Vec<T> unit = splat(T(1) / smallest_normal<T>), shifter = splat(T(Int<T>{1} << Bits::mantissa));
+  const Vec<T> integer = select(small, r, Vec<T>{}) * unit / sum * shifter + shifter;
+  const Vec<T> digits = as_numbers<T>(subtract_modulo<T>(as_integers<T>(integer), as_integers<T>(shifter)));
+  return select(small, digits, select(small, Vec<T>{}, r) / sum);
+}
+
 // Careful terms, and w also where it is not positive.
 template <class T>
 struct CarefulTerms : PowerTerms<T> {

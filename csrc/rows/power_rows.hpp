@@ -263,7 +263,7 @@ class PowerRows {
       } else {
         for (int c = 0; c < size; ++c) {
           const uint32_t chosen = lanes_of<T>(word, c * lanes<T>);
-          const Vec<T> weights = expand(chosen, load(values)) / sum;
+          const Vec<T> weights = share_of<T>(expand(chosen, load(values)), sum);
           values += __builtin_popcount(chosen);
           const uint32_t positive = bits(greater(weights, Vec<T>{}));
           support |= static_cast<uint64_t>(positive) << (c * lanes<T>);
