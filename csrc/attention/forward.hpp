@@ -42,13 +42,17 @@ struct ForwardScratch {
         screen(cutter, call, may_screen<T>(call)) {}
 };
 
-// Updates the maxima by lane with x[begin, end). NaN is ignored: screening catches it.
+// Updates the maxima by lane with x[begin, end). NaN is ignored: screening catches it. Returns whether a score is -inf.
 template <class T>
-inline void widen_maxima(const T* x, int64_t begin, int64_t end, T* maxima) {
-  constexpr T lowest = -std::numeric_limits<T>::infinity();
-  Vec<T> top = load(maxima);
-  for (int64_t i = begin; i < end; i += lanes<T>) top = larger(load_left(x + i, end - i, lowest), top);
+inline bool widen_maxima(const T* x, int64_t begin, int64_t end, T* maxima) {
+  constexpr T infinity = std::numeric_limits<T>::infinity();
+  Vec<T> top = load(maxima), low = splat(infinity);
+  for (int64_t i = begin; i < end; i += lanes<T>) {
+    top = larger(load_left(x + i, end - i, -infinity), top);
+    low = smaller(load_left(x + i, end - i, infinity), low);
+  }
   store<T>(maxima, top);
+  return bits(equal(low, splat(-infinity))) != 0;
 }
 
 template <class T>
@@ -223,6 +227,7 @@ class ForwardBlock {
       if (line.length < least_screened_row || !group.add_row(r, bounded, static_cast<float>(reach)))
         wanted &= ~(1u << r);
       out.group.errors[r] = group.largest_error[r];
+      out.group.finite |= static_cast<uint32_t>(!group.has_deleted[r]) << r;
     }
     group.find_maxima(wanted, s_.maxima);
     out.group.maxima = s_.maxima;
@@ -260,11 +265,17 @@ class ForwardBlock {
     done_ = whole * panel_width<T>;
   }
 
-  void scale_query(int64_t r, T* scaled) const {
+  void scale_query(int64_t r, T* scaled) {
     const T* const q = typed<T>(call_.q) + place_of(part_q, r);
     const double gamma = gamma_of(call_, block_.row(call_) + r);
     const T factor = static_cast<T>(is_tiny(gamma) ? call_.scale : call_.scale / gamma);
-    for (int64_t i = 0; i < call_.e; ++i) scaled[i] = factor * q[i];
+    Vec<T> largest{};
+    for (int64_t i = 0; i < call_.e; i += lanes<T>) {
+      const Vec<T> numbers = splat(factor) * load(q + i);
+      store<T>(scaled + i, numbers);
+      largest = larger(absolute<T>(numbers), largest);
+    }
+    is_bounded_[r] = max_lanes<T>(largest) <= bounded_number;
   }
 
   int64_t longest_row() const {
@@ -285,7 +296,9 @@ class ForwardBlock {
         divide_row(line.x, line.length, max_lanes<T>(lane_maxima(line.x, line.length)), gamma, line.x);
       }
       out.add(r, i, line.x, line.length, line.columns, theta_of(call_, block_.row(call_) + i));
-      widen_maxima(line.x, done_, line.length, s_.maxima + (first + r) * lanes<T>);
+      const bool has_deleted = widen_maxima(line.x, done_, line.length, s_.maxima + (first + r) * lanes<T>);
+      const bool is_finite = !has_deleted && (done_ == 0 || (is_bounded_[i] && keys_.are_bounded(kv_head_)));
+      out.group.finite |= static_cast<uint32_t>(is_finite) << r;
       rows |= static_cast<uint32_t>(line.length > 0) << r;
     }
     out.group.maxima = s_.maxima + first * lanes<T>;
@@ -394,7 +407,8 @@ class ForwardBlock {
   int64_t done_ = 0;              // the maxima of every row cover this many scores
   int64_t rows_[64], count_ = 0;  // the rows of the block that are scored
   int64_t begin_[64] = {}, length_[64] = {};
-  bool gaps_[64] = {};  // the row's own mask deletes keys between these
+  bool gaps_[64] = {};        // the row's own mask deletes keys between these
+  bool is_bounded_[64] = {};  // the scaled query, by bounded_number
 };
 
 // Calls use(mapping) with the AttentionMapping of a call; kernels off the simplex have none.

@@ -190,6 +190,7 @@ class ScreenedGroup final : public BoundedScores<float> {
   }
 
   float largest_error[lanes<float>] = {};
+  bool has_deleted[lanes<float>] = {};  // whether a score is -inf
   int64_t rescored = 0, candidates[lanes<float>] = {};
 
  private:
@@ -213,21 +214,23 @@ class ScreenedGroup final : public BoundedScores<float> {
   float* scores(int r) const { return s_.scores + r * most_rescored; }
 
   // The maxima of the panels that the row does not fill or whose scores have changed; false if a score is NaN or
-  // large.
+  // large. Products being bounded, a score is -inf if and only if it is so here.
   bool finish_tops(int r) {
     const BoundedRow& row = rows_[r];
     constexpr float lowest = -std::numeric_limits<float>::infinity();
     if (!(bounds_[r].norm * largest_norm_ < 1e30f)) return false;
-    uint32_t bad = 0;
+    uint32_t bad = 0, deleted = 0;
     for (int64_t p = row.shifted ? 0 : row.length / screen_panel; p < panels_of<float>(row.length); ++p) {
       Vec<float> top = splat(lowest);
       for (int64_t i = p * screen_panel; i < (p + 1) * screen_panel && i < row.length; i += lanes<float>) {
         const Vec<float> x = load_left(row.x + i, row.length - i, lowest);
         bad |= bits(not_at_most(x, splat(1e30f)));
+        deleted |= bits(equal(load_left(row.x + i, row.length - i, 0.0f), splat(lowest)));
         top = larger(x, top);
       }
       store<float>(tops(r, p), top);
     }
+    has_deleted[r] = deleted != 0;
     return !bad;
   }
 
