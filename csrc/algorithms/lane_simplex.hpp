@@ -48,7 +48,8 @@ REGMAX_INLINE Vec<T> total_count(const IntVec<T> (&counts)[unrolled]) {
 }
 
 // Michelot's rounds (simplex.hpp) from a lower bound. Each round's tau is a lower bound too, so a few rounds
-// are enough for screening. add_up(tau) gives the sum and the count of the scores above tau.
+// are enough for screening; rounding does not lower it again. add_up(tau) gives the sum and the count of the scores
+// above tau.
 template <class T>
 struct LaneTotals {
   Vec<T> sum, count;
@@ -63,7 +64,7 @@ REGMAX_INLINE Threshold<T> lane_michelot(Vec<T> tau, int rounds, const AddUp& ad
     fewer = greater(before, above.count);
     if (!bits(fewer)) break;
     // 1 is subtracted last: added first, it would cost small scores their digits.
-    tau = select(fewer, (above.sum - splat(T(1))) / above.count, tau);
+    tau = select(fewer, larger((above.sum - splat(T(1))) / above.count, tau), tau);
     before = above.count;
   }
   return {tau, bits(fewer)};
@@ -82,6 +83,13 @@ inline Threshold<T> lane_threshold(const Vec<T>* x, int count, Vec<T> tau, int r
     });
     return LaneTotals<T>{total<T>(sums), total_count<T>(counts)};
   });
+}
+
+// The threshold of a row's maxima by lane, relative to the largest, which is a lower bound of the row's. Rounds go on
+// until it settles: it then depends on the maxima above it only, unless one is within rounding of it.
+template <class T>
+inline Vec<T> maxima_threshold(const Vec<T>* maxima) {
+  return lane_threshold<T>(maxima, lanes<T>, splat(T(-1)), lanes<T> + 1).tau;
 }
 
 // Distributes the rounding error sum y - 1 over the support, as a correction of tau would; equal weights stay

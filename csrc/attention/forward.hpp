@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "attention/blocks.hpp"
 #include "attention/masks.hpp"
@@ -42,14 +43,24 @@ struct ForwardScratch {
         screen(cutter, call, may_screen<T>(call)) {}
 };
 
-// Updates the maxima by lane with x[begin, end). NaN is ignored: screening catches it.
+// Updates the maxima by lane with x[begin, end). NaN is ignored: screening catches it. Returns whether a score is -inf.
 template <class T>
-inline void widen_maxima(const T* x, int64_t begin, int64_t end, T* maxima) {
-  constexpr T lowest = -std::numeric_limits<T>::infinity();
-  Vec<T> top = load(maxima);
-  for (int64_t i = begin; i < end; i += lanes<T>) top = larger(load_left(x + i, end - i, lowest), top);
+inline bool widen_maxima(const T* x, int64_t begin, int64_t end, T* maxima) {
+  constexpr T infinity = std::numeric_limits<T>::infinity();
+  Vec<T> top = load(maxima), low = splat(infinity);
+  for (int64_t i = begin; i < end; i += lanes<T>) {
+    top = larger(load_left(x + i, end - i, -infinity), top);
+    low = smaller(load_left(x + i, end - i, infinity), low);
+  }
   store<T>(maxima, top);
+  return bits(equal(low, splat(-infinity))) != 0;
 }
+
+// Whether a mapping's cut follows from the threshold of the maxima by lane (mappings/mapping.hpp).
+template <class Mapping, class = void>
+constexpr bool cuts_by_threshold = false;
+template <class Mapping>
+constexpr bool cuts_by_threshold<Mapping, std::void_t<decltype(Mapping::cut_slack(0.0))>> = true;
 
 template <class T>
 class ForwardBlock;
@@ -62,6 +73,7 @@ struct AttentionMapping {
   void (*multiply)(const CompactedRow<T>& row, double theta, Workspace& w);
   double (*strength_grad)(const CompactedRow<T>& row, double theta, Workspace& w);
   double (*gamma_grad)(const CompactedRow<T>& row, double theta, Workspace& w);
+  int64_t least_screened;
 };
 
 template <class T>
@@ -162,7 +174,8 @@ class ForwardBlock {
   void screen(Cascade<T, Mapping>& cascade, CsrRows<T>& out) {
     const auto& keys = keys_.screened;
     const bool few = has_few_queries(call_);
-    if (!is_screening_ || !(few || keys.usable(kv_head_)) || !all_long()) return;
+    if (!is_screening_ || !(few || keys.usable(kv_head_))) return;
+    if (shortest_row() < (few ? least_screened_row : Mapping::least_screened)) return;
     is_screened_ = true;
     ScreenCounts counts{};
     for (int64_t first = 0; first < block_.rows; first += lanes<T>) {
@@ -171,27 +184,36 @@ class ForwardBlock {
       for (int64_t r = 0; r < rest; ++r) rows[r] = first + r;
       uint32_t left = all_lanes<T> >> (lanes<T> - rest);
       if (few || keys.is_worth_it(kv_head_)) {
-        ScreenedGroup group(call_, keys, kv_head_, s_.screen);
+        ScreenedGroup group(call_, keys, kv_head_, s_.queries, s_.screen);
         const uint32_t bounded = screen_group<Mapping>(group, rows, rest, left & fast_rows<Mapping>(rows, rest), out);
         left &= ~bounded | cascade.run_bounded(out.group, bounded, out);
         counts.rows += rest;
         counts.fallbacks += __builtin_popcount(left);
         counts.rescored += group.rescored;
         for (int64_t r = 0; r < rest; ++r) counts.candidates += left >> r & 1 ? 0 : group.candidates[r];
-        // Rows that fall back cost the product twice, others save about .6 of it.
-        const int64_t saved = 3 * (rest - 2 * __builtin_popcount(left)) * length_[rows[rest - 1]] / 5;
-        if (screen_scores * rest + rescored_scores * group.rescored > saved && !few) keys.skip(kv_head_);
+        if (!few && !has_paid_off<Mapping>(rest, __builtin_popcount(left), group.rescored, length_[rows[rest - 1]])) {
+          keys.skip(kv_head_);
+        }
       }
       for (; left; left &= left - 1) rows_[count_++] = first + __builtin_ctz(left);
     }
     count_screened(counts);
   }
 
-  bool all_long() const {
-    for (int64_t r = 0; r < block_.rows; ++r) {
-      if (length_[r] - begin_[r] < least_screened_row) return false;
-    }
-    return true;
+  // Whether screening this many rows took less time than scoring them: it saves about .6 of the product, but those that
+  // fall back cost whole tiles of it. A single one says little about the next groups.
+  template <class Mapping>
+  static bool has_paid_off(int64_t rows, int64_t fallbacks, int64_t rescored, int64_t length) {
+    const int64_t again = fallbacks > 1 ? (fallbacks + score_rows - 1) / score_rows * score_rows : fallbacks;
+    const int64_t cost = cuts_by_threshold<Mapping> ? screen_scores * rows + rescored_scores * rescored
+                                                    : lane_screen_scores * rows + lane_rescored_scores * rescored;
+    return 5 * (cost + again * length) <= 3 * rows * length;
+  }
+
+  int64_t shortest_row() const {
+    int64_t shortest = call_.keys;
+    for (int64_t r = 0; r < block_.rows; ++r) shortest = std::min(shortest, length_[r] - begin_[r]);
+    return shortest;
   }
 
   // Approximate scores of a group of rows, and the exact maxima by lane; returns the rows for which this succeeded.
@@ -211,20 +233,26 @@ class ForwardBlock {
       group.multiply(longest, s_.scores, stride_);
     }
     out.begin();
+    float distances[lanes<T>] = {};
     for (int r = 0; r < count; ++r) {
       if (!(wanted >> r & 1)) continue;
       const int64_t i = rows[r];
+      const double theta = theta_of(call_, block_.row(call_) + i);
       const Line line = finish_line(i, r, scores(r));
-      out.add(r, i, line.x, line.length, line.columns, theta_of(call_, block_.row(call_) + i));
+      out.add(r, i, line.x, line.length, line.columns, theta);
       const bool is_shifted = has_few_queries(call_) || call_.bias || gaps_[i] || begin_[i] > 0;
-      const BoundedRow bounded{s_.queries + r * call_.e, line.x,    line.length, line.columns, bias_row(i),
-                               bias_factor(i),           is_shifted};
-      const double reach = 1.01 * Mapping::reach(theta_of(call_, block_.row(call_) + i));
-      if (line.length < least_screened_row || !group.add_row(r, bounded, static_cast<float>(reach)))
-        wanted &= ~(1u << r);
+      const BoundedRow bounded{line.x, line.length, line.columns, bias_row(i), bias_factor(i), is_shifted};
+      if (line.length < least_screened_row || !group.add_row(r, bounded)) wanted &= ~(1u << r);
       out.group.errors[r] = group.largest_error[r];
+      out.group.finite |= static_cast<uint32_t>(!group.has_deleted[r]) << r;
+      if constexpr (cuts_by_threshold<Mapping>) {
+        distances[r] = static_cast<float>(Mapping::cut_slack(theta));
+      } else {
+        distances[r] = static_cast<float>(1.01 * Mapping::reach(theta));
+      }
     }
-    group.find_maxima(wanted, s_.maxima);
+    wanted = cuts_by_threshold<Mapping> ? group.find_by_threshold(wanted, distances, s_.maxima)
+                                        : group.find_by_lane(wanted, distances, s_.maxima);
     out.group.maxima = s_.maxima;
     out.group.bounded = &group;
     return wanted;
@@ -260,11 +288,17 @@ class ForwardBlock {
     done_ = whole * panel_width<T>;
   }
 
-  void scale_query(int64_t r, T* scaled) const {
+  void scale_query(int64_t r, T* scaled) {
     const T* const q = typed<T>(call_.q) + place_of(part_q, r);
     const double gamma = gamma_of(call_, block_.row(call_) + r);
     const T factor = static_cast<T>(is_tiny(gamma) ? call_.scale : call_.scale / gamma);
-    for (int64_t i = 0; i < call_.e; ++i) scaled[i] = factor * q[i];
+    Vec<T> largest{};
+    for (int64_t i = 0; i < call_.e; i += lanes<T>) {
+      const Vec<T> numbers = splat(factor) * load(q + i);
+      store<T>(scaled + i, numbers);
+      largest = larger(absolute<T>(numbers), largest);
+    }
+    is_bounded_[r] = max_lanes<T>(largest) <= bounded_number;
   }
 
   int64_t longest_row() const {
@@ -285,7 +319,9 @@ class ForwardBlock {
         divide_row(line.x, line.length, max_lanes<T>(lane_maxima(line.x, line.length)), gamma, line.x);
       }
       out.add(r, i, line.x, line.length, line.columns, theta_of(call_, block_.row(call_) + i));
-      widen_maxima(line.x, done_, line.length, s_.maxima + (first + r) * lanes<T>);
+      const bool has_deleted = widen_maxima(line.x, done_, line.length, s_.maxima + (first + r) * lanes<T>);
+      const bool is_finite = !has_deleted && (done_ == 0 || (is_bounded_[i] && keys_.are_bounded(kv_head_)));
+      out.group.finite |= static_cast<uint32_t>(is_finite) << r;
       rows |= static_cast<uint32_t>(line.length > 0) << r;
     }
     out.group.maxima = s_.maxima + first * lanes<T>;
@@ -394,7 +430,8 @@ class ForwardBlock {
   int64_t done_ = 0;              // the maxima of every row cover this many scores
   int64_t rows_[64], count_ = 0;  // the rows of the block that are scored
   int64_t begin_[64] = {}, length_[64] = {};
-  bool gaps_[64] = {};  // the row's own mask deletes keys between these
+  bool gaps_[64] = {};        // the row's own mask deletes keys between these
+  bool is_bounded_[64] = {};  // the scaled query, by bounded_number
 };
 
 // Calls use(mapping) with the AttentionMapping of a call; kernels off the simplex have none.
@@ -405,8 +442,11 @@ inline int32_t with_attention_mapping(const regmax_attention& call, const Use& u
     if constexpr (Mapping::on_simplex) {
       const AttentionMapping<T> mapping{
           [](ForwardBlock<T>& block, regmax_weights_block& weights) { return block.template map<Mapping>(weights); },
-          Mapping::template is_constant<T>, Mapping::template multiply<T>, Mapping::template strength_grad<T>,
-          Mapping::template gamma_grad<T>};
+          Mapping::template is_constant<T>,
+          Mapping::template multiply<T>,
+          Mapping::template strength_grad<T>,
+          Mapping::template gamma_grad<T>,
+          Mapping::least_screened};
       return use(mapping);
     } else {
       return int32_t{REGMAX_BAD_ARGUMENT};
@@ -427,7 +467,7 @@ int32_t attention_forward(const regmax_attention& call, regmax_weights* weights)
     if (!weights->blocks) return REGMAX_OUT_OF_MEMORY;
   }
   return with_attention_mapping<T>(call, [&](const AttentionMapping<T>& mapping) {
-    const bool is_screening = may_screen<T>(call);
+    const bool is_screening = may_screen<T>(call) && (has_few_queries(call) || call.keys >= mapping.least_screened);
     PackedKeys<T> keys(call, is_screening);
     if (!keys) return int32_t{REGMAX_OUT_OF_MEMORY};
     keys.pack_all();

@@ -105,23 +105,27 @@ constexpr int64_t panels_of(int64_t rows) {
 }
 
 // Packs the n rows x[index[i]] (x[i] if index is nullptr) of `width` numbers, `stride` apart, into panels, zero-padded.
+// Returns the largest size of a number, leaving out NaN.
 template <class T>
-inline void pack_panels(const T* x, int64_t stride, const int32_t* index, int64_t n, int64_t width, T* packed) {
+inline T pack_panels(const T* x, int64_t stride, const int32_t* index, int64_t n, int64_t width, T* packed) {
   T rows[lanes<T> * 16];
-  Vec<T> columns[16];
+  Vec<T> columns[16], largest{};
   for (int64_t j = 0; j < panels_of<T>(n) * panel_width<T>; j += lanes<T>) {
     T* const panel = packed + j / panel_width<T> * panel_width<T> * width + j % panel_width<T>;
     for (int64_t e = 0; e < width; e += 16) {
       for (int64_t r = 0; r < lanes<T>; ++r) {
         const int64_t i = j + r;
         for (int64_t c = 0; c < 16; c += lanes<T>) {
-          store<T>(rows + r * 16 + c, i < n ? load(x + (index ? index[i] : i) * stride + e + c) : Vec<T>{});
+          const Vec<T> numbers = i < n ? load(x + (index ? index[i] : i) * stride + e + c) : Vec<T>{};
+          store<T>(rows + r * 16 + c, numbers);
+          largest = larger(absolute<T>(numbers), largest);
         }
       }
       rows_to_lanes<T>(rows, 16, 16, columns);
       for (int64_t c = 0; c < 16; ++c) store<T>(panel + (e + c) * panel_width<T>, columns[c]);
     }
   }
+  return max_lanes<T>(largest);
 }
 
 // One panel of products: c[r][j] = <a_r, row j of the panel>, for `rows` rows, a multiple of score_rows.

@@ -1,5 +1,4 @@
-// Products of 8-bit queries and keys by AVX-512 VNNI, and float32 products of single pairs in the order of operations
-// of the float path, so that their bits are the same.
+// Products of 8-bit queries and keys by AVX-512 VNNI.
 #pragma once
 
 #if defined(__AVX512F__)
@@ -26,42 +25,51 @@ REGMAX_INLINE __m512i add_bytes(__m512i a, __m512i b, __m512i sums) {
   return sums;
 }
 
+// The 8-bit keys of a panel, with what turns products into scores.
+struct IntegerPanel {
+  const int8_t* keys;
+  const int32_t* offsets;
+  const float* scales;
+};
+
+constexpr int panel_vectors = static_cast<int>(screen_panel / lanes<float>);
+
+// Writes the scores of one query from its sums over a panel.
+REGMAX_INLINE void write_scores(const __m512i (&sums)[panel_vectors], const IntegerPanel& panel, float q_scale,
+                                float* x, float* tops) {
+  __m512 top = _mm512_set1_ps(-__builtin_inff());
+  for (int w = 0; w < panel_vectors; ++w) {
+    const __m512i sum = _mm512_add_epi32(sums[w], _mm512_loadu_si512(panel.offsets + w * lanes<float>));
+    const __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_loadu_ps(panel.scales + w * lanes<float>));
+    const __m512 score = _mm512_mul_ps(scaled, _mm512_set1_ps(q_scale));
+    _mm512_storeu_ps(x + w * lanes<float>, score);
+    top = _mm512_max_ps(top, score);
+  }
+  _mm512_storeu_ps(tops, top);
+}
+
 __attribute__((noinline)) inline void multiply_integers(const uint8_t* q, const float* q_scales, int64_t e,
-                                                        const int8_t* panel, const int32_t* offsets,
-                                                        const float* scales, const PanelOut& out) {
-  constexpr int rows = 8, vectors = 3;
-  static_assert(screen_panel == vectors * lanes<float>, "a panel of keys is three vectors");
+                                                        const IntegerPanel& panel, const PanelOut& out) {
+  constexpr int rows = 8;
   for (int64_t first = 0; first < lanes<float>; first += rows) {
-    __m512i sums[rows][vectors];
+    __m512i sums[rows][panel_vectors];
     for (int r = 0; r < rows; ++r) {
-      for (int w = 0; w < vectors; ++w) sums[r][w] = _mm512_setzero_si512();
+      for (int w = 0; w < panel_vectors; ++w) sums[r][w] = _mm512_setzero_si512();
     }
     const uint8_t* const bytes = q + first * e;
     for (int64_t i = 0; i < e; i += 4) {
-      __m512i keys[vectors];
-      for (int w = 0; w < vectors; ++w) keys[w] = _mm512_loadu_si512(panel + i * screen_panel + w * 64);
+      __m512i keys[panel_vectors];
+      for (int w = 0; w < panel_vectors; ++w) keys[w] = _mm512_loadu_si512(panel.keys + i * screen_panel + w * 64);
       for (int r = 0; r < rows; ++r) {
         int32_t four;
         __builtin_memcpy(&four, bytes + r * e + i, 4);
         const __m512i query = _mm512_set1_epi32(four);
-        for (int w = 0; w < vectors; ++w) sums[r][w] = add_bytes(query, keys[w], sums[r][w]);
+        for (int w = 0; w < panel_vectors; ++w) sums[r][w] = add_bytes(query, keys[w], sums[r][w]);
       }
     }
-    __m512 scale[vectors];
-    __m512i offset[vectors];
-    for (int w = 0; w < vectors; ++w) {
-      scale[w] = _mm512_loadu_ps(scales + w * lanes<float>);
-      offset[w] = _mm512_loadu_si512(offsets + w * lanes<float>);
-    }
-    for (int r = 0; r < rows; ++r) {
-      const __m512 q_scale = _mm512_set1_ps(q_scales[first + r]);
-      __m512 x[vectors];
-      for (int w = 0; w < vectors; ++w) {
-        const __m512i sum = _mm512_add_epi32(sums[r][w], offset[w]);
-        x[w] = _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale[w]), q_scale);
-        _mm512_storeu_ps(out.x + (first + r) * out.x_row + w * lanes<float>, x[w]);
-      }
-      _mm512_storeu_ps(out.tops + (first + r) * out.tops_row, _mm512_max_ps(_mm512_max_ps(x[0], x[1]), x[2]));
+    for (int64_t r = 0; r < rows; ++r) {
+      write_scores(sums[r], panel, q_scales[first + r], out.x + (first + r) * out.x_row,
+                   out.tops + (first + r) * out.tops_row);
     }
   }
 }
@@ -91,36 +99,6 @@ inline void multiply_copied(const int8_t* q, float q_scale, int32_t q_sum, int64
     }
     store<float>(x + j, (sum_rows<float>(sums) - offset) * load(own_scales) * splat(q_scale));
   }
-}
-
-// The numbers `first` to first + 3 of 16 rows, one vector each.
-template <class At>
-REGMAX_INLINE void load_columns(const At& at, int64_t first, Vec<float> (&columns)[4]) {
-  for (int j = 0; j < 4; ++j) columns[j] = join_pieces<float>([&](int i) { return at(j + 4 * i) + first; });
-  transpose_pieces(columns);
-}
-
-// <a(i), b(i)> for 16 pairs of rows, each sum in the order of multiply_panel.
-template <class A, class B>
-inline Vec<float> multiply_pairs(const A& a, const B& b, int64_t e) {
-  Vec<float> sums{}, left[4], right[4];
-  for (int64_t i = 0; i < e; i += 4) {
-    load_columns(a, i, left);
-    load_columns(b, i, right);
-    for (int c = 0; c < 4; ++c) sums = times_plus(left[c], right[c], sums);
-  }
-  return sums;
-}
-
-// The same with one a for all.
-template <class B>
-inline Vec<float> multiply_rows(const float* a, const B& b, int64_t e) {
-  Vec<float> sums{}, right[4];
-  for (int64_t i = 0; i < e; i += 4) {
-    load_columns(b, i, right);
-    for (int c = 0; c < 4; ++c) sums = times_plus(splat(a[i + c]), right[c], sums);
-  }
-  return sums;
 }
 
 }  // namespace regmax::REGMAX_ISA

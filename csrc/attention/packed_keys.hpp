@@ -9,6 +9,9 @@
 
 namespace regmax::REGMAX_ISA {
 
+// If no number of a query or a key exceeds this, no score is infinite.
+constexpr double bounded_number = 1e16;
+
 // The keys of every head that a shared mask keeps: packed in panels, or with few queries where they are.
 template <class T>
 class PackedKeys {
@@ -17,15 +20,16 @@ class PackedKeys {
       : kept(call),
         screened(call, is_screened && !has_few_queries(call)),
         call_(call),
-        panels_(has_few_queries(call) ? 0 : kv_heads(call) * panel_numbers()) {}
+        panels_(has_few_queries(call) ? 0 : kv_heads(call) * panel_numbers()),
+        largest_(kv_heads(call)) {}
 
-  explicit operator bool() const { return kept && panels_ && screened; }
+  explicit operator bool() const { return kept && panels_ && largest_ && screened; }
 
   void pack(int64_t head) {
     kept.read_shared(head);
     if (has_few_queries(call_)) return;
-    pack_panels(at(head), stride(), kept.index(head), kept.count(head), call_.e,
-                panels_.get() + head * panel_numbers());
+    largest_.get()[head] = pack_panels(at(head), stride(), kept.index(head), kept.count(head), call_.e,
+                                       panels_.get() + head * panel_numbers());
     screened.pack(head, at(head), stride(), kept.index(head), kept.count(head));
   }
 
@@ -43,6 +47,9 @@ class PackedKeys {
     return panels_.get() + head * panel_numbers() + p * panel_width<T> * call_.e;
   }
 
+  // Whether the packed keys are, by bounded_number.
+  bool are_bounded(int64_t head) const { return largest_.get()[head] <= bounded_number; }
+
   KeptKeys kept;
   ScreenedKeysOf<T> screened;
 
@@ -50,7 +57,7 @@ class PackedKeys {
   int64_t panel_numbers() const { return panels_of<T>(call_.keys) * panel_width<T> * call_.e; }
 
   const regmax_attention& call_;
-  Memory<T> panels_;
+  Memory<T> panels_, largest_;
 };
 
 }  // namespace regmax::REGMAX_ISA

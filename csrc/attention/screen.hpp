@@ -6,16 +6,18 @@
 // this file (docs/derivations/int8.md). Errors are per query and panel of keys.
 //
 // The tiers need two things of a row, its maxima by lane, as far as they move the cut, and the scores above the cut.
-// For each lane the keys that may hold its maximum are scored again in the float path's order of operations; so are,
-// once a tier knows its cut, the keys that may be above it. Both have the bits of the float path, and so have the
-// weights.
+// The keys that may be among either are scored again in the float path's order of operations. Both have the bits of the
+// float path, and so have the weights.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <type_traits>
 
+#include "algorithms/lane_simplex.hpp"
+#include "attention/exact_pairs.hpp"
 #include "attention/int8_product.hpp"
 #include "attention/masks.hpp"
 #include "attention/screened_keys.hpp"
@@ -33,25 +35,28 @@ struct NoScratch {
 // Memory for a group of 16 queries.
 struct ScreenScratch {
   uint8_t* queries;
-  float *errors, *tops, *scores, *more_scores;
-  int32_t *places, *more_places;
+  float *columns, *errors, *tops, *lows, *scores, *more_scores;
+  int32_t *places, *owners, *more_places;
 
   ScreenScratch(Cutter& cutter, const regmax_attention& call, bool wanted) {
     const int64_t rows = wanted ? lanes<float> : 0, panels = panels_of<float>(call.keys) + 1;
     queries = cutter.take<uint8_t>(rows * (call.e + 64));
-    errors = cutter.take<float>(rows * panels);
+    columns = cutter.take<float>(rows * call.e);
+    errors = cutter.take<float>(rows * (panels + lanes<float>));
     tops = cutter.take<float>(rows * panels * lanes<float>);
-    scores = cutter.take<float>(rows * most_rescored);
-    more_scores = cutter.take<float>(most_rescored + lanes<float>);
-    places = cutter.take<int32_t>(rows * most_rescored);
-    more_places = cutter.take<int32_t>(most_rescored + lanes<float>);
+    lows = cutter.take<float>(rows * lanes<float>);
+    // Whole panels of hits are written.
+    scores = cutter.take<float>(rows * most_rescored + 2 * screen_panel);
+    more_scores = cutter.take<float>(most_rescored + 2 * screen_panel);
+    places = cutter.take<int32_t>(rows * most_rescored + 2 * screen_panel);
+    owners = cutter.take<int32_t>(rows * most_rescored + 2 * screen_panel);
+    more_places = cutter.take<int32_t>(most_rescored + 2 * screen_panel);
   }
 };
 
 // One row of the group: positions 0, ..., length - 1.
 struct BoundedRow {
-  const float* query;  // as the float path has it
-  float* x;            // approximate scores
+  float* x;  // approximate scores
   int64_t length;
   const int32_t* columns;  // the key of each position; nullptr if these are 0, 1, ...
   const float* bias;       // of each key, or nullptr
@@ -61,13 +66,17 @@ struct BoundedRow {
 
 class ScreenedGroup final : public BoundedScores<float> {
  public:
-  ScreenedGroup(const regmax_attention& call, const ScreenedKeys& keys, int64_t head, ScreenScratch& s)
+  // `queries` are those of the rows, one after the other, as the float path has them; row by row they are written
+  // before they are added.
+  ScreenedGroup(const regmax_attention& call, const ScreenedKeys& keys, int64_t head, const float* queries,
+                ScreenScratch& s)
       : call_(call),
         keys_(keys),
         head_(head),
         s_(s),
         k_(typed<float>(call.k) + head_rows(call, part_k, head).begin),
-        stride_(head_rows(call, part_k, head).stride) {}
+        stride_(head_rows(call, part_k, head).stride),
+        rows_queries_(queries) {}
 
   // Quantises the query of row r; false if it cannot be bounded.
   bool add_query(int r, const float* q) {
@@ -89,21 +98,26 @@ class ScreenedGroup final : public BoundedScores<float> {
     const float *const key_errors = keys_.errors(head_), *const key_norms = keys_.norms(head_);
     // Twice what rounding in the float path needs: the rest covers rounding here, comparisons included.
     const float g = slack_of(call_.e);
-    largest_norm_ = 0;
-    for (int64_t p = 0; p < panels_; ++p) largest_norm_ = key_norms[p] > largest_norm_ ? key_norms[p] : largest_norm_;
+    Vec<float> norms{};
+    for (int64_t p = 0; p < panels_; p += lanes<float>)
+      norms = larger(load_left(key_norms + p, panels_ - p, 0.0f), norms);
+    largest_norm_ = max_lanes<float>(norms);
     for (int r = 0; r < lanes<float>; ++r) {
       const RowBounds& q = bounds_[r];
-      float largest = 0;
-      for (int64_t p = 0; p < panels_; ++p) {
-        const float error = (q.norm * key_errors[p] + (q.error + g * q.norm) * key_norms[p]) * 1.0001f + tiny_error;
-        s_.errors[r * panels_ + p] = error;
-        largest = error > largest ? error : largest;
+      const Vec<float> norm = splat(q.norm), rest = splat(q.error + g * q.norm);
+      Vec<float> largest{};
+      for (int64_t p = 0; p < panels_; p += lanes<float>) {
+        const Vec<float> key_error = load_left(key_errors + p, panels_ - p, 0.0f);
+        const Vec<float> key_norm = load_left(key_norms + p, panels_ - p, 0.0f);
+        const Vec<float> error = (norm * key_error + rest * key_norm) * splat(1.0001f) + splat(tiny_error);
+        store<float>(s_.errors + r * errors_row() + p, error);
+        largest = larger(error, largest);
       }
-      largest_error[r] = largest;
+      largest_error[r] = max_lanes<float>(largest);
     }
     for (int64_t p = 0; p < panels_; ++p) {
-      multiply_integers(s_.queries, scales_, call_.e, keys_.panel(head_, p), keys_.offsets(head_, p),
-                        keys_.scales(head_, p),
+      const IntegerPanel panel{keys_.panel(head_, p), keys_.offsets(head_, p), keys_.scales(head_, p)};
+      multiply_integers(s_.queries, scales_, call_.e, panel,
                         {x + p * screen_panel, x_row, s_.tops + p * lanes<float>, panels_ * lanes<float>});
     }
   }
@@ -124,49 +138,62 @@ class ScreenedGroup final : public BoundedScores<float> {
     }
   }
 
-  // Finds the keys of row r that may hold a maximum by lane. Maxima that are farther than `reach` below the largest
-  // need not be exact. False if the keys are too many, or x is not finite.
-  bool add_row(int r, const BoundedRow& row, float reach) {
+  // Row r, whose approximate scores are known: lower bounds of its maxima by lane. False if a score is not finite.
+  bool add_row(int r, const BoundedRow& row) {
     rows_[r] = row;
-    counts_[r] = 0;
     if (!finish_tops(r)) return false;
-    const Vec<float> lowest = splat(std::numeric_limits<float>::lowest());
     Vec<float> low = splat(-std::numeric_limits<float>::infinity());
     const Errors error = errors(r);
     const float* const top = tops(r, 0);
     for (int64_t p = 0; p < panels_of<float>(row.length); ++p)
       low = larger(load(top + p * lanes<float>) - error[p], low);
-    low = larger(low - absolute<float>(low) * splat(relative_slack), lowest);
-    floors_[r] = _mm512_reduce_max_ps(low) - reach;
-    low = larger(low, splat(floors_[r]));
-    return collect(r, low, places(r), &counts_[r]);
+    const Vec<float> lowest = splat(std::numeric_limits<float>::lowest());
+    store<float>(lows(r), larger(low - absolute<float>(low) * splat(relative_slack), lowest));
+    return true;
   }
 
-  // The maxima by lane of the rows of `wanted`.
-  void find_maxima(uint32_t wanted, float* maxima) {
-    Pair pairs[lanes<float>];
-    int count = 0;
-    for (; wanted; wanted &= wanted - 1) {
-      const int r = __builtin_ctz(wanted);
-      // Below the floor any number will do.
-      store<float>(maxima + r * lanes<float>, splat(floors_[r] - (1 + absolute_of(floors_[r]))));
-      rescored += counts_[r];
-      if (few_) {
-        rescore(r, places(r), counts_[r], scores(r));
-        for (int64_t k = 0; k < counts_[r]; ++k) widen_maximum(r, k, maxima);
-        continue;
-      }
-      for (int64_t k = 0; k < counts_[r]; ++k) {
-        pairs[count++] = {r, k};
-        if (count == lanes<float>) count = score_pairs(pairs, count, maxima);
-      }
+  // The maxima by lane of the rows of `wanted`, for a cut that is at most slack[r] below their threshold: exact if they
+  // are above the threshold, or near it. Also scores all keys that may be above the cut. Returns the rows for which
+  // this succeeded: not those with too many keys, or with a maximum so near to the threshold that other maxima, which
+  // are below it, would move the threshold by rounding.
+  uint32_t find_by_threshold(uint32_t wanted, const float* slack, float* maxima) {
+    Vec<float> columns[lanes<float>];
+    const Thresholds low = thresholds(s_.lows, wanted, columns);
+    const Vec<float> floors = low.top + low.tau - splat(threshold_margin) - absolute<float>(low.top) * splat(4e-6f);
+    store<float>(floors_, floors);
+    store<float>(levels_, floors - load(slack) * splat(1.00001f));
+    for (uint32_t rest = wanted; rest; rest &= rest - 1) {
+      const int r = __builtin_ctz(rest);
+      if (!collect_row(r, splat(levels_[r]))) wanted &= ~(1u << r);
     }
-    score_pairs(pairs, count, maxima);
+    score_collected(wanted, maxima);
+    const Thresholds exact = thresholds(maxima, wanted, columns);
+    Vec<float> nearest = splat(1.0f);
+    for (const Vec<float>& maximum : columns) nearest = smaller(absolute<float>(maximum - exact.tau), nearest);
+    return wanted & bits(greater(nearest, splat(least_gap)));
+  }
+
+  // The same for other cuts. Maxima that are farther than reach[r] below the largest need not be exact.
+  uint32_t find_by_lane(uint32_t wanted, const float* reach, float* maxima) {
+    for (uint32_t rest = wanted; rest; rest &= rest - 1) {
+      const int r = __builtin_ctz(rest);
+      const Vec<float> low = load(lows(r));
+      floors_[r] = max_lanes<float>(low) - reach[r];
+      levels_[r] = std::numeric_limits<float>::infinity();
+      if (!collect_row(r, larger(low, splat(floors_[r])))) wanted &= ~(1u << r);
+    }
+    score_collected(wanted, maxima);
+    return wanted;
   }
 
   bool find_above(int r, float level, ListedScores<float>* listed) override {
-    int64_t count = 0;
-    if (!collect(r, splat(level), s_.more_places, &count)) return false;
+    if (level >= levels_[r]) {
+      *listed = {places(r), scores(r), counts_[r]};
+      candidates[r] = counts_[r];
+      return true;
+    }
+    const int64_t count = collect(r, splat(level), s_.more_places);
+    if (count < 0) return false;
     // Scores that are known already are not computed again.
     int32_t missing[most_rescored + lanes<float>];
     int64_t absent[most_rescored], absences = 0, known = 0;
@@ -190,11 +217,14 @@ class ScreenedGroup final : public BoundedScores<float> {
   }
 
   float largest_error[lanes<float>] = {};
+  bool has_deleted[lanes<float>] = {};  // whether a score is -inf
   int64_t rescored = 0, candidates[lanes<float>] = {};
 
  private:
   static constexpr float relative_slack = 2e-6f;  // of comparisons, relative to the numbers compared
   static constexpr float tiny_error = 1e-30f;     // what underflows in the float path
+  // docs/derivations/int8.md: what rounding may do to a threshold, of scores relative to the largest.
+  static constexpr float threshold_margin = 1e-4f, least_gap = 3e-5f;
 
   uint8_t* query_bytes(int r) const { return s_.queries + r * (few_ ? (call_.e + 63) / 64 * 64 : call_.e); }
   int64_t first_copied() const { return head_ * call_.screen_stride; }
@@ -207,62 +237,133 @@ class ScreenedGroup final : public BoundedScores<float> {
     Vec<float> operator[](int64_t p) const { return splat(at[p * step]); }
   };
   Errors errors(int r) const {
-    return rows_[r].shifted ? Errors{largest_error + r, 0} : Errors{s_.errors + r * panels_, 1};
+    return rows_[r].shifted ? Errors{largest_error + r, 0} : Errors{s_.errors + r * errors_row(), 1};
   }
-  int32_t* places(int r) const { return s_.places + r * most_rescored; }
-  float* scores(int r) const { return s_.scores + r * most_rescored; }
+  int64_t errors_row() const { return (panels_ + lanes<float> - 1) / lanes<float> * lanes<float>; }
+  float* lows(int r) const { return s_.lows + r * lanes<float>; }
+  // The keys of row r that are scored again, in order.
+  int32_t* places(int r) const { return s_.places + starts_[r]; }
+  float* scores(int r) const { return s_.scores + starts_[r]; }
+
+  // The threshold of every row's maxima, relative to the largest; `columns` has those by lane, relative too.
+  struct Thresholds {
+    Vec<float> top, tau;
+  };
+  Thresholds thresholds(const float* maxima, uint32_t wanted, Vec<float> (&columns)[lanes<float>]) const {
+    rows_to_lanes<float>(maxima, lanes<float>, lanes<float>, columns);
+    Vec<float> top = columns[0];
+    for (const Vec<float>& column : columns) top = larger(column, top);
+    for (Vec<float>& column : columns) column = select(from_bits<float>(wanted), column - top, Vec<float>{});
+    return {top, maxima_threshold<float>(columns)};
+  }
 
   // The maxima of the panels that the row does not fill or whose scores have changed; false if a score is NaN or
-  // large.
+  // large. Products being bounded, a score is -inf if and only if it is so here.
   bool finish_tops(int r) {
     const BoundedRow& row = rows_[r];
     constexpr float lowest = -std::numeric_limits<float>::infinity();
     if (!(bounds_[r].norm * largest_norm_ < 1e30f)) return false;
-    uint32_t bad = 0;
+    uint32_t bad = 0, deleted = 0;
     for (int64_t p = row.shifted ? 0 : row.length / screen_panel; p < panels_of<float>(row.length); ++p) {
       Vec<float> top = splat(lowest);
       for (int64_t i = p * screen_panel; i < (p + 1) * screen_panel && i < row.length; i += lanes<float>) {
         const Vec<float> x = load_left(row.x + i, row.length - i, lowest);
         bad |= bits(not_at_most(x, splat(1e30f)));
+        deleted |= bits(equal(load_left(row.x + i, row.length - i, 0.0f), splat(lowest)));
         top = larger(x, top);
       }
       store<float>(tops(r, p), top);
     }
+    has_deleted[r] = deleted != 0;
     return !bad;
   }
 
-  // The places whose score may be at least `level`, by lane; false if they are too many.
-  bool collect(int r, Vec<float> level, int32_t* found, int64_t* count) const {
+  // The places whose score may be at least `level`, by lane; returns their number, -1 if they are too many. Panels are
+  // marked first: a branch on every one would often be mispredicted.
+  int64_t collect(int r, Vec<float> level, int32_t* found) const {
     const BoundedRow& row = rows_[r];
     const Vec<float> lowest = splat(std::numeric_limits<float>::lowest());
     const Vec<float> least = level - absolute<float>(level) * splat(relative_slack);
     const Errors error = errors(r);
     const float* const top = tops(r, 0);
+    const int64_t panels = panels_of<float>(row.length);
     int64_t n = 0;
-    for (int64_t p = 0; p < panels_of<float>(row.length); ++p) {
-      const Vec<float> bound = larger(least - error[p], lowest);
-      if (!bits(not_below(load(top + p * lanes<float>), bound))) continue;
-      const int64_t first = p * screen_panel, left = row.length - first;
-      uint64_t hits = 0;
-      for (int w = 0; w * lanes<float> < screen_panel; ++w) {
-        const Vec<float> x = load(row.x + first + w * lanes<float>);
-        hits |= static_cast<uint64_t>(bits(not_below(x, bound))) << (w * lanes<float>);
+    for (int64_t begin = 0; begin < panels; begin += 64) {
+      const int64_t end = panels - begin < 64 ? panels : begin + 64;
+      uint64_t marks = 0;
+      for (int64_t p = begin; p < end; ++p) {
+        const bool hit = bits(not_below(load(top + p * lanes<float>), larger(least - error[p], lowest))) != 0;
+        marks |= static_cast<uint64_t>(hit) << (p - begin);
       }
-      if (left < screen_panel) hits &= (uint64_t{1} << left) - 1;
-      if (n + __builtin_popcountll(hits) > most_rescored) return false;
-      for (; hits; hits &= hits - 1) found[n++] = static_cast<int32_t>(first + __builtin_ctzll(hits));
+      for (; marks; marks &= marks - 1) {
+        const int64_t p = begin + __builtin_ctzll(marks);
+        const Vec<float> bound = larger(least - error[p], lowest);
+        for (int64_t first = p * screen_panel; first < (p + 1) * screen_panel; first += lanes<float>) {
+          const int64_t left = row.length - first;
+          uint32_t hits = bits(not_below(load(row.x + first), bound));
+          if (left < lanes<float>) hits &= left > 0 ? (1u << left) - 1 : 0;
+          const __m512i all = _mm512_add_epi32(counting(), _mm512_set1_epi32(static_cast<int32_t>(first)));
+          _mm512_storeu_si512(found + n, _mm512_maskz_compress_epi32(static_cast<__mmask16>(hits), all));
+          n += __builtin_popcount(hits);
+        }
+        if (n > most_rescored) return -1;
+      }
     }
-    *count = n;
+    return n;
+  }
+
+  static __m512i counting() { return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
+  static Where<float> not_below(Vec<float> a, Vec<float> b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
+
+  // Adds the keys of row r whose score may be at least `level` to those that are scored again; false if they are too
+  // many.
+  bool collect_row(int r, Vec<float> level) {
+    starts_[r] = collected_;
+    counts_[r] = 0;
+    const int64_t count = collect(r, level, s_.places + collected_);
+    if (count < 0) return false;
+    for (int64_t k = 0; k < count; ++k) {
+      __builtin_prefetch(key_at(key(r, places(r)[k])));
+      s_.owners[collected_ + k] = r;
+    }
+    counts_[r] = count;
+    collected_ += count;
     return true;
   }
 
-  static Where<float> not_below(Vec<float> a, Vec<float> b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
+  // Scores the collected keys, and finds the maxima by lane of the rows of `wanted`.
+  void score_collected(uint32_t wanted, float* maxima) {
+    rescored += collected_;
+    if (!few_) score_pairs();
+    for (; wanted; wanted &= wanted - 1) {
+      const int r = __builtin_ctz(wanted);
+      if (few_) rescore(r, places(r), counts_[r], scores(r));
+      // Below the floor any number will do.
+      float* const own = maxima + r * lanes<float>;
+      store<float>(own, splat(floors_[r] - (1 + absolute_of(floors_[r]))));
+      for (int64_t k = 0; k < counts_[r]; ++k) {
+        float& top = own[places(r)[k] % lanes<float>];
+        top = scores(r)[k] > top ? scores(r)[k] : top;
+      }
+    }
+  }
 
-  // Number k of the keys of row r that may hold a maximum.
-  struct Pair {
-    int r;
-    int64_t k;
-  };
+  // The scores of all collected keys, with the float path's bits.
+  void score_pairs() {
+    transpose_group(rows_queries_, call_.e, s_.columns);
+    for (int64_t k = collected_; k > 0 && k % lanes<float> != 0; ++k) {
+      s_.places[k] = s_.places[k - 1];
+      s_.owners[k] = s_.owners[k - 1];
+    }
+    for (int64_t first = 0; first < collected_; first += lanes<float>) {
+      const float* keys[lanes<float>];
+      for (int i = 0; i < lanes<float>; ++i) keys[i] = key_at(key(s_.owners[first + i], s_.places[first + i]));
+      store<float>(s_.scores + first,
+                   multiply_pairs(s_.columns, s_.owners + first, [&](int i) { return keys[i]; }, call_.e));
+    }
+    for (int64_t k = 0; call_.bias && k < collected_; ++k)
+      s_.scores[k] = with_bias(s_.owners[k], key(s_.owners[k], s_.places[k]), s_.scores[k]);
+  }
 
   int64_t key(int r, int32_t place) const { return rows_[r].columns ? rows_[r].columns[place] : place; }
   const float* key_at(int64_t j) const { return k_ + j * stride_; }
@@ -273,44 +374,22 @@ class ScreenedGroup final : public BoundedScores<float> {
     return row.bias ? x + times_factor(row.bias[j], row.bias_factor) : x;
   }
 
-  // Scores at most 16 pairs, with the float path's bits, and updates the maxima. Returns 0.
-  int score_pairs(const Pair* pairs, int count, float* maxima) {
-    if (count == 0) return 0;
-    const float *queries[lanes<float>], *keys[lanes<float>];
-    for (int i = 0; i < lanes<float>; ++i) {
-      const Pair& pair = pairs[i < count ? i : 0];
-      queries[i] = rows_[pair.r].query;
-      keys[i] = key_at(key(pair.r, places(pair.r)[pair.k]));
-    }
-    float x[lanes<float>];
-    store<float>(x, multiply_pairs([&](int i) { return queries[i]; }, [&](int i) { return keys[i]; }, call_.e));
-    for (int i = 0; i < count; ++i) {
-      const Pair& pair = pairs[i];
-      const int32_t place = places(pair.r)[pair.k];
-      scores(pair.r)[pair.k] = with_bias(pair.r, key(pair.r, place), x[i]);
-      widen_maximum(pair.r, pair.k, maxima);
-    }
-    return 0;
-  }
-
-  void widen_maximum(int r, int64_t k, float* maxima) const {
-    float& top = maxima[r * lanes<float> + places(r)[k] % lanes<float>];
-    if (scores(r)[k] > top) top = scores(r)[k];
-  }
-
   // The scores of row r at `count` places, with the float path's bits; whole vectors are written.
   void rescore(int r, const int32_t* at, int64_t count, float* out) const {
     if (few_ && count > 0) {
       int32_t index[most_rescored];
       for (int64_t k = 0; k < count; ++k) index[k] = static_cast<int32_t>(key(r, at[k]));
-      multiply_in_place(rows_[r].query, 1, call_.e, k_, stride_, index, count, out, 0);
+      multiply_in_place((rows_queries_ + r * call_.e), 1, call_.e, k_, stride_, index, count, out, 0);
       for (int64_t k = 0; rows_[r].bias && k < count; ++k) out[k] = with_bias(r, index[k], out[k]);
       return;
     }
     for (int64_t k = 0; k < count; k += lanes<float>) {
       const float* keys[lanes<float>];
       for (int i = 0; i < lanes<float>; ++i) keys[i] = key_at(key(r, at[k + i < count ? k + i : k]));
-      store_left<float>(out + k, count - k, multiply_rows(rows_[r].query, [&](int i) { return keys[i]; }, call_.e));
+      int32_t owners[lanes<float>];
+      std::fill_n(owners, lanes<float>, r);
+      store_left<float>(out + k, count - k,
+                        multiply_pairs(s_.columns, owners, [&](int i) { return keys[i]; }, call_.e));
     }
     for (int64_t k = 0; rows_[r].bias && k < count; ++k) out[k] = with_bias(r, key(r, at[k]), out[k]);
   }
@@ -322,9 +401,12 @@ class ScreenedGroup final : public BoundedScores<float> {
   const float* const k_;
   const int64_t stride_;
   const bool few_ = has_few_queries(call_);  // then keys are read where they are, and so are their copies
-  int64_t panels_ = 0, counts_[lanes<float>] = {};
+  const float* const rows_queries_;          // as the float path has them, one after the other
+  int64_t panels_ = 0, collected_ = 0, starts_[lanes<float>] = {}, counts_[lanes<float>] = {};
   RowBounds bounds_[lanes<float>] = {};
-  float scales_[lanes<float>] = {}, floors_[lanes<float>] = {}, largest_norm_ = 0;
+  float scales_[lanes<float>] = {}, largest_norm_ = 0;
+  // Of every row: scores below the floor are in no maximum that matters; scores at or above the level are collected.
+  float floors_[lanes<float>] = {}, levels_[lanes<float>] = {};
   BoundedRow rows_[lanes<float>] = {};
 };
 

@@ -102,6 +102,7 @@ struct Entmax15 : JoinsNothing {
   static bool accepts(double alpha) { return alpha >= 1 && alpha <= 2; }
   static bool is_sparsemax(double alpha) { return alpha == 2; }
   static double reach(double) { return 2; }
+  static constexpr int64_t least_screened = least_screened_entmax;
 
   // --- Lane tier ---
   static bool fits_vectors(double) { return true; }

@@ -27,13 +27,15 @@ struct Fusedmax : HasLam {
 
   // --- Lane tier ---
   static bool fits_vectors(double lam) { return lam <= 1e6; }  // sums in float do not overflow
+  static double cut_slack(double lam) { return 4 * lam; }
+  static constexpr int64_t least_screened = least_screened_row;
 
   template <class T>
   class Lanes {
    public:
     Vec<T> cut(const Vec<T>* maxima, const LaneProblem<T>& p) {
       store<T>(slack_, p.theta * 2);
-      return lane_threshold<T>(maxima, lanes<T>, splat(T(-1)), 3).tau - p.theta * 4;
+      return maxima_threshold<T>(maxima) - p.theta * 4;
     }
 
     // A deleted score may separate scores that are neighbours: then nothing is pruned.

@@ -22,12 +22,14 @@ struct Oscarmax : HasLam {
 
   // --- Lane tier ---
   static bool fits_vectors(double lam) { return lam <= 0.125; }  // arithmetic in T stays as accurate as the scores
+  static double cut_slack(double lam) { return 0.75 * max_candidates * lam; }
+  static constexpr int64_t least_screened = least_screened_oscarmax;
 
   template <class T>
   class Lanes {
    public:
     Vec<T> cut(const Vec<T>* maxima, const LaneProblem<T>& p) {
-      const Vec<T> tau = lane_threshold<T>(maxima, lanes<T>, splat(T(-1)), 3).tau;
+      const Vec<T> tau = maxima_threshold<T>(maxima);
       const Vec<T> low = tau - p.theta * (p.lengths + splat(T(max_candidates))) * splat(T(0.5));
       store<T>(low_cut_, low);
       return larger(tau - p.theta * splat(T(0.75) * max_candidates), low);

@@ -18,12 +18,12 @@ struct Sparsemax : JoinsNothing {
 
   // --- Lane tier ---
   static bool fits_vectors(double) { return true; }
+  static double cut_slack(double) { return 0; }
+  static constexpr int64_t least_screened = least_screened_row;
 
   template <class T>
   struct Lanes : PlainLanes<T> {
-    Vec<T> cut(const Vec<T>* maxima, const LaneProblem<T>&) {
-      return lane_threshold<T>(maxima, lanes<T>, splat(T(-1)), 3).tau;
-    }
+    Vec<T> cut(const Vec<T>* maxima, const LaneProblem<T>&) { return maxima_threshold<T>(maxima); }
     uint32_t solve(LaneProblem<T>& p, Vec<T>* y) { return lane_project<T>(p.x, p.count, y); }
   };
 

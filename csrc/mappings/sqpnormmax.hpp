@@ -187,6 +187,8 @@ struct Sqpnormmax15 : JoinsNothing {
 
   // --- Lane tier ---
   static bool fits_vectors(double) { return true; }
+  static double reach(double) { return 1; }
+  static constexpr int64_t least_screened = least_screened_sqpnormmax;
 
   template <class T>
   struct Lanes : PlainLanes<T> {

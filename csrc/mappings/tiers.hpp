@@ -229,7 +229,6 @@ struct CompactedRow {
 // What mappings have in common that join nothing, or whose strength is a lam.
 struct JoinsNothing {
   static constexpr Joins joins = Joins::nothing;
-  static double reach(double) { return 1; }
 
   // A single weight is one, whatever the scores: J is zero.
   template <class T>
@@ -241,7 +240,6 @@ struct JoinsNothing {
 struct HasLam {
   static bool accepts(double lam) { return lam >= 0 && std::isfinite(lam); }
   static bool is_sparsemax(double lam) { return lam == 0; }
-  static double reach(double) { return 1; }
 };
 
 }  // namespace regmax::REGMAX_ISA

@@ -34,6 +34,7 @@ class CsrRows {
     for (int r = 0; r < lanes<T>; ++r) group.length[r] = 0, group.theta[r] = 0;
     group.d = 1;
     group.bounded = nullptr;
+    group.finite = 0;
   }
 
   // Row r of the group is row `place` of the block: its scores and its strength; `columns` are their columns, nullptr

@@ -103,6 +103,7 @@ struct RowGroup {
   const T* maxima = nullptr;                     // nullptr, or lanes<T> numbers per row: its maxima by lane
   BoundedScores<T>* bounded = nullptr;           // not nullptr: x has scores up to `errors`, and this has exact ones
   T errors[lanes<T>] = {};
+  uint32_t finite = 0;                 // with maxima: the bits of the rows that are known to have no score of -inf
   bool scaled = false;                 // whether gamma is not 1; the tiers divide the scores as they read them
   T gamma[lanes<T>], scale[lanes<T>];  // gamma and 1 / gamma of each row, if scaled
 

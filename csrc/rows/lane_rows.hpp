@@ -48,7 +48,7 @@ class LaneRows {
 
   void find_cuts(const RowGroup<T>& rows, uint32_t wanted) {
     T lengths[lanes<T>];
-    deleted_ = rows.maxima ? wanted : 0;
+    deleted_ = rows.maxima ? wanted & ~rows.finite : 0;
     constexpr int most = maxima_vectors<typename Mapping::template Lanes<T>>;
     const int vectors = rows.maxima || rows.d < many_maxima_row ? 1 : most;
     for (int r = 0; r < lanes<T>; ++r) {

@@ -245,3 +245,17 @@ def test_heads_that_share_keys_may_have_masks_of_their_own(kind: str, fused_call
     assert torch.allclose(out, wanted, atol=1e-12)
     for found, grad in zip(gradients(out, inputs), gradients(wanted, inputs), strict=True):
         assert torch.allclose(found, grad, atol=1e-12)
+
+
+@pytest.mark.parametrize("queries", [4, 40])
+def test_a_product_of_minus_infinity_deletes_its_key(queries: int) -> None:
+    # Deletion changes adjacency, so fusedmax must not prune such rows.
+    random = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(2, n, 16, generator=random) for n in (queries, 400, 400))
+    keep = torch.rand(2, 1, 400, generator=random) < 0.7
+    q[..., 0], k[..., 0] = 1e20, 0.0
+    overflowing = k.masked_scatter(
+        ~keep.mT & (torch.arange(16) == 0), torch.full((int((~keep).sum()),), -1e20)
+    )
+    out = regmax.attention(3 * q, overflowing, v, mapping="fusedmax")
+    torch.testing.assert_close(out, regmax.attention(3 * q, k, v, mapping="fusedmax", mask=keep))

@@ -33,6 +33,11 @@ def _screen() -> Iterator[None]:
     native.use_int8_screen(True)
 
 
+def least_keys(mapping: str) -> int:
+    """From how many keys on the core screens a mapping, and at least 1,024 (csrc/runtime/tuning.hpp)."""
+    return {"sqpnormmax": 2048, "oscarmax": 2048, "entmax": 4096}.get(mapping.split(",")[0], 1024)
+
+
 def close_to_keys(
     queries: int, keys: int, e: int, *, heads: int = 2, shared: int = 1, size: float = 2.0, seed: int = 0
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -83,7 +88,8 @@ def training(q: Tensor, k: Tensor, v: Tensor, **options: object) -> Callable[[],
 @pytest.mark.parametrize("mapping", MAPPINGS)
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_outputs_and_gradients_have_the_same_bits(mapping: str, is_causal: bool) -> None:
-    q, k, v = close_to_keys(1100, 1100, 64)
+    n = least_keys(mapping) + 76
+    q, k, v = close_to_keys(n, n, 64)
     counts = both(training(q, k, v, mapping=mapping, is_causal=is_causal))
     assert counts.rows > 0
     assert counts.fallbacks < counts.rows
@@ -97,13 +103,14 @@ def test_any_head_dimension_has_the_same_bits(e: int) -> None:
 
 @pytest.mark.parametrize("mapping", MAPPINGS)
 def test_masks_and_biases_have_the_same_bits(mapping: str) -> None:
-    q, k, v = close_to_keys(200, 1400, 32)
+    n = least_keys(mapping) * 4 // 3
+    q, k, v = close_to_keys(200, n, 32)
     random = torch.Generator().manual_seed(1)
-    padding = (torch.arange(1400) < 1250)[None, None]
-    gaps = torch.rand(1400, generator=random)[None, None] < 0.9
-    rows = torch.rand(2, 200, 1400, generator=random) < 0.8
-    ranges = (torch.arange(1400) - torch.arange(200)[:, None] * 2).abs() < 600
-    bias = torch.randn(2, 200, 1400, generator=random)
+    padding = (torch.arange(n) < n - 150)[None, None]
+    gaps = torch.rand(n, generator=random)[None, None] < 0.9
+    rows = torch.rand(2, 200, n, generator=random) < 0.8
+    ranges = (torch.arange(n) - torch.arange(200)[:, None] * 2).abs() < n // 2
+    bias = torch.randn(2, 200, n, generator=random)
     biased = bias.masked_fill(torch.rand(bias.shape, generator=random) < 0.1, -torch.inf)
     far = bias.masked_fill(~rows, torch.finfo(torch.float32).min)
     screened = 0
@@ -139,39 +146,39 @@ def test_shared_keys_have_the_same_bits() -> None:
     assert counts.rows > 0
 
 
-def _flat(random: torch.Generator) -> tuple[Tensor, Tensor]:
-    return 0.02 * torch.randn(1, 320, 64, generator=random), torch.randn(1, 1024, 64, generator=random)
+def _flat(random: torch.Generator, n: int = 1024) -> tuple[Tensor, Tensor]:
+    return 0.02 * torch.randn(1, 320, 64, generator=random), torch.randn(1, n, 64, generator=random)
 
 
-def _tied(random: torch.Generator) -> tuple[Tensor, Tensor]:
-    k = torch.randint(-1, 2, (1, 1024, 64), generator=random).float()
-    return torch.randint(-2, 3, (1, 320, 64), generator=random).float(), k[:, torch.arange(1024) % 300]
+def _tied(random: torch.Generator, n: int = 1024) -> tuple[Tensor, Tensor]:
+    k = torch.randint(-1, 2, (1, n, 64), generator=random).float()
+    return torch.randint(-2, 3, (1, 320, 64), generator=random).float(), k[:, torch.arange(n) % 300]
 
 
-def _errors_of_one_sign(random: torch.Generator) -> tuple[Tensor, Tensor]:
+def _errors_of_one_sign(random: torch.Generator, n: int = 1024) -> tuple[Tensor, Tensor]:
     # Every number is rounded down by half a step, except one that sets the scale.
-    n = torch.randint(1, 100, (1, 1024, 64), generator=random).float() + 0.4999
-    n[..., 0] = 127
+    numbers = torch.randint(1, 100, (1, n, 64), generator=random).float() + 0.4999
+    numbers[..., 0] = 127
     q = torch.randint(1, 100, (1, 320, 64), generator=random).float() + 0.4999
     q[..., 0] = 127
-    return q / 300, n / 127
+    return q / 300, numbers / 127
 
 
-def _one_large_coordinate(random: torch.Generator) -> tuple[Tensor, Tensor]:
-    q, k = torch.randn(1, 320, 64, generator=random), torch.randn(1, 1024, 64, generator=random)
+def _one_large_coordinate(random: torch.Generator, n: int = 1024) -> tuple[Tensor, Tensor]:
+    q, k = torch.randn(1, 320, 64, generator=random), torch.randn(1, n, 64, generator=random)
     k[..., 7] += 300
     return q, k
 
 
-def _near_the_threshold(random: torch.Generator) -> tuple[Tensor, Tensor]:
+def _near_the_threshold(random: torch.Generator, n: int = 1024) -> tuple[Tensor, Tensor]:
     # Scores that differ by single units in the last place around the threshold.
-    k = torch.randn(1, 1, 64, generator=random).repeat(1, 1024, 1)
+    k = torch.randn(1, 1, 64, generator=random).repeat(1, n, 1)
     k = torch.nextafter(k, k + torch.randint(-3, 4, k.shape, generator=random))
     return 5 * torch.randn(1, 320, 64, generator=random), k
 
 
-def _extreme_sizes(random: torch.Generator) -> tuple[Tensor, Tensor]:
-    q, k = torch.randn(1, 320, 64, generator=random), torch.randn(1, 1024, 64, generator=random)
+def _extreme_sizes(random: torch.Generator, n: int = 1024) -> tuple[Tensor, Tensor]:
+    q, k = torch.randn(1, 320, 64, generator=random), torch.randn(1, n, 64, generator=random)
     q[0, ::7] = 0
     k[0, ::5] = 0
     k[0, 1] *= 1e-30
@@ -181,15 +188,15 @@ def _extreme_sizes(random: torch.Generator) -> tuple[Tensor, Tensor]:
     return q, k
 
 
-def _not_finite(random: torch.Generator) -> tuple[Tensor, Tensor]:
-    q, k = torch.randn(1, 320, 64, generator=random), torch.randn(1, 1024, 64, generator=random)
+def _not_finite(random: torch.Generator, n: int = 1024) -> tuple[Tensor, Tensor]:
+    q, k = torch.randn(1, 320, 64, generator=random), torch.randn(1, n, 64, generator=random)
     q[0, 3, 5] = torch.nan
     q[0, 40, 5] = torch.inf
     return q, k
 
 
-def _keys_not_finite(random: torch.Generator) -> tuple[Tensor, Tensor]:
-    q, k = torch.randn(1, 320, 64, generator=random), torch.randn(1, 1024, 64, generator=random)
+def _keys_not_finite(random: torch.Generator, n: int = 1024) -> tuple[Tensor, Tensor]:
+    q, k = torch.randn(1, 320, 64, generator=random), torch.randn(1, n, 64, generator=random)
     k[0, 9, 5] = torch.nan
     return q, k
 
@@ -209,11 +216,11 @@ def _keys_not_finite(random: torch.Generator) -> tuple[Tensor, Tensor]:
     ],
 )
 def test_hard_scores_have_the_same_bits(
-    scores: Callable[[torch.Generator], tuple[Tensor, Tensor]], mapping: str
+    scores: Callable[[torch.Generator, int], tuple[Tensor, Tensor]], mapping: str
 ) -> None:
     random = torch.Generator().manual_seed(0)
-    q, k = scores(random)
-    v = torch.randn(1, 1024, 32, generator=random)
+    q, k = scores(random, least_keys(mapping))
+    v = torch.randn(1, k.shape[1], 32, generator=random)
     both(forward(q, k, v, mapping=mapping))
     both(forward(20 * q, k, v, mapping=mapping, is_causal=True))
 
@@ -221,7 +228,7 @@ def test_hard_scores_have_the_same_bits(
 @pytest.mark.parametrize("mapping", [*MAPPINGS, "entmax,alpha=1.3"])
 def test_a_group_of_which_some_rows_fall_back_has_the_same_bits(mapping: str) -> None:
     # Sixteen queries of a head are one group; the rows that fall back are then mapped without the others.
-    q, k, v = close_to_keys(16, 1024, 64, heads=48, size=0.7)
+    q, k, v = close_to_keys(16, least_keys(mapping), 64, heads=48, size=0.7)
     both(training(q, k, v, mapping=mapping))
     both(training(q, k, v, mapping=mapping, bias=q[..., :1] * k[:, None, :, 0]))
 
@@ -241,6 +248,19 @@ def test_flat_rows_are_soon_left_to_the_float_path() -> None:
     assert counts.fallbacks == counts.rows
 
 
+@pytest.mark.parametrize("size", [1.0, 100.0, 1e4])
+def test_maxima_at_the_threshold_have_the_same_bits(size: float) -> None:
+    # Scores on a grid, so that maxima are often at the threshold of the others, up to rounding.
+    random = torch.Generator().manual_seed(0)
+    k = torch.randint(-4, 5, (1, 1024, 16), generator=random) / 8
+    q = torch.randint(-4, 5, (1, 640, 16), generator=random) / 8
+    v = torch.randn(1, 1024, 32, generator=random)
+    bias = (torch.randint(3, (1, 640, 1024), generator=random) - 1) / 1024 + size
+    for mapping in ("sparsemax", "fusedmax,lam=0.0625"):
+        both(forward(3 * q, k, v, mapping=mapping, scale=1.0))
+        both(forward(3 * q, k, v, mapping=mapping, scale=1.0, bias=bias))
+
+
 def test_few_candidates_are_left() -> None:
     q, k, v = close_to_keys(512, 2048, 64)
     attend = forward(q, k, v, mapping="sparsemax")
@@ -248,7 +268,7 @@ def test_few_candidates_are_left() -> None:
     support = len(attend()[3]) / 1024
     assert counts.fallbacks == 0
     assert counts.candidates / counts.rows < support + 2
-    assert counts.rescored / counts.rows < support + 6
+    assert counts.rescored / counts.rows < support + 2
 
 
 def test_double_precision_is_never_screened() -> None:
