@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import long_cases
 import pytest
 import torch
 from fronts import COMPILES, FRONTS, TIERS, Front, choose_core, forced_tier
 from hypothesis import HealthCheck, settings
-from table import TABLE, Entry
+from table import DEFAULTS, TABLE, Entry
 
 # Derandomized: a CI result depends on the commit, not on the draw, so a few examples of each law suffice.
 # `--hypothesis-profile=long` looks for new counterexamples; `few` is for a second environment, whose versions matter
@@ -44,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--long") and (rest := long_cases.among(items)):
+    if not config.getoption("--long") and (rest := long_cases.among(items, _on_a_forced_tier)):
         items[:] = [item for item in items if item not in rest]
         config.hook.pytest_deselected(items=list(rest))
 
@@ -62,8 +63,13 @@ def entry(request: pytest.FixtureRequest) -> Entry:
     return request.param
 
 
-PATHS = ["numpy-native", "numpy-fallback", "torch-native", "torch-tensors"]
-PATHS += [f"numpy-{tier}" for tier in TIERS]
+FORCED = [f"numpy-{tier}" for tier in TIERS]
+PATHS = ["numpy-native", "numpy-fallback", "torch-native", "torch-tensors", *FORCED]
+
+
+def _on_a_forced_tier(parameters: Mapping[str, Any]) -> bool:
+    """Strengths other than the default; the tier that the core chooses and the default strengths stand for them."""
+    return parameters.get("front") in FORCED and parameters.get("entry", DEFAULTS[0]) not in DEFAULTS
 
 
 @pytest.fixture(params=PATHS)

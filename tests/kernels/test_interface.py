@@ -89,6 +89,7 @@ def test_the_signatures_are_those_of_the_design(module: Any) -> None:
         assert parameters["gamma"].kind is inspect.Parameter.KEYWORD_ONLY
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("gamma", [1.0, 0.3, 2.5, PER_ROW], ids=["1", "0.3", "2.5", "per row"])
 @pytest.mark.parametrize("per_row", [False, True], ids=["number", "per row"])
 @pytest.mark.parametrize("masked", [False, True], ids=["all", "masked"])

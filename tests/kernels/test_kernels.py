@@ -83,35 +83,43 @@ def rounding_scale(kernel: str, x: Array, theta: float | None) -> float:
     return max(1.0, scores, penalty * (theta or 0.0))
 
 
-@pytest.mark.parametrize("kind", ROWS)
+def worst(errors: Array, bounds: Array, kinds: list[str]) -> set[str]:
+    """The kinds with an error above its row's bound, of eight rows per kind."""
+    return {kinds[row // 8] for row in np.flatnonzero(~(errors.max(axis=1) <= bounds))}
+
+
 @pytest.mark.parametrize(("kernel", "theta"), CASES)
-def test_tensors_agree_with_the_reference(kernel: str, theta: float | None, kind: str) -> None:
+def test_tensors_agree_with_the_reference(kernel: str, theta: float | None) -> None:
     for d in SIZES:
-        x, keep = masked_rows(kind, d)
+        rows = [masked_rows(kind, d) for kind in ROWS]
+        scales = np.repeat([rounding_scale(kernel, x, theta) for x, _ in rows], 8)
+        x, keep = (np.concatenate(parts) for parts in zip(*rows, strict=True))
         for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 2e-6)):
             scores = torch.tensor(x, dtype=dtype)
             y = tensors.argmax(kernel, scores, torch.tensor(keep), theta)
             expected = reference.argmax(kernel, scores.double().numpy(), keep, theta)
             assert y.dtype == dtype
-            assert np.abs(y.double().numpy() - expected).max() <= tolerance * rounding_scale(
-                kernel, x, theta
-            ), d
+            assert worst(np.abs(y.double().numpy() - expected), tolerance * scales, [*ROWS]) == set(), d
             assert (y.numpy()[~keep | (x == -np.inf)] == 0).all()
 
 
-@pytest.mark.parametrize("kind", ["normal", "flat", "constant", "ties", "segments"])
 @pytest.mark.parametrize(("kernel", "theta"), CASES)
-def test_jacobian_products_agree_with_the_reference(kernel: str, theta: float | None, kind: str) -> None:
+def test_jacobian_products_agree_with_the_reference(kernel: str, theta: float | None) -> None:
+    kinds = ["normal", "flat", "constant", "ties", "segments"]
     for d in SIZES:
-        x, keep = masked_rows(kind, d)
+        x, keep = (
+            np.concatenate(parts) for parts in zip(*(masked_rows(kind, d) for kind in kinds), strict=True)
+        )
         keep &= x != -np.inf
         y, v = reference.argmax(kernel, x, keep, theta), np.random.default_rng(d).normal(size=x.shape)
         for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
             weights, direction = torch.tensor(y, dtype=dtype), torch.tensor(v, dtype=dtype)
             product = tensors.jacobian_product(kernel, weights, direction, torch.tensor(keep), theta)
             expected = reference.jacobian_product(kernel, weights.double().numpy(), v, keep, theta)
-            bound = tolerance * max(1.0, np.abs(expected).max())
-            assert np.abs(product.double().numpy() - expected).max() <= bound, d
+            bounds = tolerance * np.repeat(
+                np.abs(expected).reshape(len(kinds), -1).max(axis=1).clip(min=1.0), 8
+            )
+            assert worst(np.abs(product.double().numpy() - expected), bounds, kinds) == set(), d
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -35,6 +35,7 @@ def assert_same(y: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_allclose(y, expected, rtol=0, atol=1.2e-7)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("tier", [None, *TIERS])
 @pytest.mark.parametrize("d", [1, 2, 3, 16, 65, 200])
 @pytest.mark.parametrize("lam", [0.01, 0.1, 0.25, 1.0, 10.0])

@@ -31,3 +31,13 @@ def test_the_others_are_marked() -> None:
     assert two == (2, "a")
     assert [[mark.name for mark in case.marks] for case in (one, three)] == [["long"], ["long"]]
     assert three.values == (3, "b")
+
+
+@pytest.mark.pairs
+@pytest.mark.parametrize("a", ["x", "y", "z"])
+@pytest.mark.parametrize("b", [None, 1.0])
+@pytest.mark.parametrize("c", [False, True])
+def test_a_test_marked_pairs_has_few_cases(request: pytest.FixtureRequest, a: str, b: float, c: bool) -> None:
+    name = request.node.nodeid.partition("[")[0]
+    cases = [item for item in request.session.items if item.nodeid.startswith(f"{name}[")]
+    assert len(cases) == (12 if request.config.getoption("--long") else 6) or len(request.session.items) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -33,7 +33,10 @@ def covering(cases: Sequence[Mapping[str, Hashable]]) -> list[int]:
     They find each fault that depends on one or two parameters. Greedy: the next case is the one with the most new
     pairs, the first of equals.
     """
-    left = {number: set(combinations(sorted(case.items()), 2)) for number, case in enumerate(cases)}
+    left = {
+        number: set(combinations(sorted(case.items()), min(2, len(case))))
+        for number, case in enumerate(cases)
+    }
     chosen = []
     while left:
         best = max(left, key=lambda number: len(left[number]))
@@ -43,15 +46,18 @@ def covering(cases: Sequence[Mapping[str, Hashable]]) -> list[int]:
     return sorted(chosen)
 
 
-def among(items: Iterable[pytest.Item]) -> set[pytest.Item]:
-    """The cases of `make test-long` only."""
+def among(items: Iterable[pytest.Item], represented: Callable[[Mapping[str, Any]], bool]) -> set[pytest.Item]:
+    """The cases of `make test-long` only: by their marks, or because others stand for their parameters."""
     long, crossed = set(), defaultdict(list)
     for item in items:
-        if item.get_closest_marker("long"):
+        case = getattr(item, "callspec", None)
+        if item.get_closest_marker("long") or (case and represented(case.params)):
             long.add(item)
-        elif isinstance(item, pytest.Function) and item.get_closest_marker("pairs"):
+        elif case and item.get_closest_marker("pairs"):
             crossed[item.nodeid.partition("[")[0]].append(item)
     for cases in crossed.values():
-        kept = covering([case.callspec.indices for case in cases])
+        # A value is one object in all cases; values need not be comparable.
+        values = [{name: id(value) for name, value in case.callspec.params.items()} for case in cases]
+        kept = covering(values)
         long |= set(cases) - {cases[number] for number in kept}
     return long
