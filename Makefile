@@ -1,9 +1,12 @@
 # `make demo` and `make test` need Python and a C++ compiler; they install everything else in .venv.
 PYTHON ?= python3
 VENV := .venv
-# What has been installed: the core, torch, the demo's requirements, those of development, and two optional sets.
+# What has been installed: what builds the core, the core, torch, the requirements of an extra (REQUIRED extended by its
+# name); the demo, all of development, and two optional sets.
+TOOLS := $(VENV)/.tools
 BUILT := $(VENV)/.built
 TORCH := $(VENV)/.torch
+REQUIRED := $(VENV)/.required
 DEMO := $(VENV)/.demo
 INSTALLED := $(VENV)/.installed
 FRAMEWORKS := $(VENV)/.frameworks
@@ -24,8 +27,10 @@ unexport PYTHONDONTWRITEBYTECODE
 # pytest runs one process per core, so each uses one thread, which does not spin while it waits.
 export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= PASSIVE
+# torch's matrix products in bfloat16 crash in some virtual machines that announce AMX.
+export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_FP16
 
-# The core compiles while torch is unpacked, and the site is built while mypy runs.
+# The core compiles while requirements are installed and linters run.
 ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += --jobs=2
 endif
@@ -40,8 +45,9 @@ help: ## list the targets
 demo: $(DEMO) ## one sentence under every mapping, then a model trained with each: tables and a report page
 	regmax demo
 
-test: lint $(PAPERS_CODE) site ## all checks, all tests, all doctests
-	pytest -q -n 2 --ignore=tests/frameworks
+test: lint $(INSTALLED) $(PAPERS_CODE) ## all checks, all tests, all doctests
+	rm -rf $(SITE)
+	$(BUILD_SITE) & site=$$!; pytest -q -n 2 --dist=worksteal --ignore=tests/frameworks; tests=$$?; wait $$site && exit $$tests
 
 test-frameworks: $(FRAMEWORKS) ## the tests of JAX, ONNX and Triton, which it installs
 	pytest -q -n 2 tests/frameworks --ignore=tests/frameworks/triton
@@ -54,7 +60,8 @@ test-long: $(INSTALLED) ## the long sweeps: adversarial rows, rows judged exactl
 	python tests/support/adversarial.py --rows $(ROWS) --seed $(SEED)
 	python tests/support/exact_sweep.py --rows 40000 --longest 3000 --seed $(SEED)
 	python tests/support/conformance_table.py
-	pytest -q -n 2 --hypothesis-profile=long tests/laws tests/conformance
+	pytest -q -n 2 --hypothesis-profile=long --long tests/laws tests/conformance
+	pytest -q -n 2 --long -m 'long or pairs' --ignore=tests/frameworks
 
 # In the Python that is given, without .venv: other versions of Python and of the dependencies, other systems.
 # `make test-here PYTHON=python CONSTRAINTS=constraints-oldest.txt`
@@ -70,12 +77,13 @@ test-gpu: $(INSTALLED) ## the Triton kernels on this machine's GPU, against the 
 jax-handlers: $(INSTALLED) ## the core for JAX on the CPU, built with the installed jaxlib's headers
 	python tools/build_jax_handlers.py
 
-lint: $(INSTALLED) ## formatting, lint, types and the direction of imports and includes
+# Needs no core, so that a new machine runs it while the core compiles.
+lint: $(REQUIRED)-dev ## formatting, lint, types and the direction of imports and includes
 	ruff format --check --output-format concise .
 	clang-format --dry-run --Werror $(SOURCES)
 	ruff check --output-format concise .
 	mypy
-	lint-imports
+	PYTHONPATH=src lint-imports
 	python tools/check_includes.py
 
 lint-workflows: | $(VENV)/bin/python ## GitHub's workflows, with actionlint
@@ -95,9 +103,11 @@ docs: site ## build the documentation in build/docs, strictly, and run every exa
 	pytest -q tests/project/test_docs.py
 
 # A full build each time: Sphinx warns about a page only when it reads it, and a warning is an error.
+SITE := build/docs docs/api/generated docs/gallery
+BUILD_SITE := sphinx-build --quiet --fail-on-warning docs build/docs
 site: $(INSTALLED)
-	rm -rf build/docs docs/api/generated docs/gallery
-	sphinx-build --quiet --fail-on-warning docs build/docs
+	rm -rf $(SITE)
+	$(BUILD_SITE)
 
 # Two processes that end by themselves: the workers of pytest-xdist end without writing the core's counters.
 # The instances of a template are merged: a line counts as covered if any instruction set or type reaches it. No count is
@@ -183,24 +193,32 @@ $(TORCH): constraints.txt | $(VENV)/bin/python
 	$(INSTALL) torch==2.13.0
 	touch $@
 
-$(BUILT): pyproject.toml constraints.txt $(CORE) $(PACKAGES) | $(VENV)/bin/python
+$(TOOLS): constraints.txt | $(VENV)/bin/python
 	$(INSTALL) scikit-build-core cmake ninja
+	touch $@
+
+$(BUILT): pyproject.toml $(TOOLS) $(CORE) $(PACKAGES)
 	$(INSTALL) --no-deps --no-build-isolation --editable .
 	touch $@
 
-# From here on the installations of regmax are quick: its core is built.
-$(DEMO): $(BUILT) $(TORCH)
-	$(INSTALL) --no-build-isolation --editable '.[experiments]'
-	python -c 'from regmax.kernels import native; native.available() or exit("regmax: the native core was not built")'
+# Separate from regmax, so that they are installed while its core compiles.
+$(REQUIRED)-%: pyproject.toml tools/requirements.py $(TOOLS) $(TORCH)
+	python tools/requirements.py $* > $(VENV)/$*.txt
+	$(INSTALL) -r $(VENV)/$*.txt
 	touch $@
 
-$(INSTALLED): $(BUILT) $(TORCH)
-	$(INSTALL) --no-build-isolation --editable '.[dev]'
-	python -c 'from regmax.kernels import native; native.available() or exit("regmax: the native core was not built")'
-	touch $@ $(DEMO)
+$(DEMO): $(BUILT) $(REQUIRED)-experiments
+	$(HAS_CORE)
+	touch $@
 
-$(FRAMEWORKS): $(INSTALLED) csrc/jax.cpp
-	$(INSTALL) --no-build-isolation --editable '.[frameworks]'
+HAS_CORE := python -c 'from regmax.kernels import native; native.available() or exit("regmax: the native core was not built")'
+$(INSTALLED): $(BUILT) $(REQUIRED)-dev
+	$(HAS_CORE)
+	touch $(REQUIRED)-experiments $(DEMO) $@
+
+$(REQUIRED)-frameworks: $(INSTALLED)
+
+$(FRAMEWORKS): $(REQUIRED)-frameworks csrc/jax.cpp
 	python tools/build_jax_handlers.py
 	touch $@
 
@@ -209,7 +227,7 @@ $(RELEASE): pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@
 
 # pip builds the archive's metadata, for which this one needs Cython.
-$(PAPERS_CODE): | $(INSTALLED)
+$(PAPERS_CODE): | $(REQUIRED)-dev
 	python -m pip download --quiet --no-deps --no-build-isolation --no-binary torchsparseattn --dest $(@D) torchsparseattn==0.2
 
 clean: ## remove build products, but not .venv

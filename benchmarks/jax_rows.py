@@ -4,7 +4,8 @@
     python benchmarks/jax_rows.py --mapping oscarmax --threads 1 --clock cpu    # on a busy machine
 
 Prints the medians in microseconds and their ratio, forward and forward with backward, on float32 rows of N(0, 1). Needs
-`make jax-handlers`.
+`make jax-handlers`. torch's OpenMP threads sleep between calls (OMP_WAIT_POLICY=PASSIVE unless it is set): by default
+they spin, on the cores of XLA's threads, and their time would count as JAX's.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ def main() -> None:
         "--clock", choices=("wall", "cpu"), default="wall", help="cpu: of all threads together"
     )
     options = parser.parse_args()
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is imported
     clock = time.perf_counter if options.clock == "wall" else time.process_time
     if options.threads is not None:
         os.sched_setaffinity(0, range(options.threads))  # XLA has no other setting

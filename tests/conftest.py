@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import long_cases
 import pytest
 import torch
-from fronts import FRONTS, TIERS, Front, choose_core, forced_tier
+from fronts import COMPILES, FRONTS, TIERS, Front, choose_core, forced_tier
 from hypothesis import HealthCheck, settings
 from table import TABLE, Entry
 
@@ -31,7 +32,21 @@ settings.register_profile("long", settings.get_profile("default"), max_examples=
 settings.load_profile("default")
 
 
-COMPILES = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 9)  # docs/support.md
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--long", action="store_true", help="also the cases that `make test` leaves to `make test-long`"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for line in long_cases.MARKERS:
+        config.addinivalue_line("markers", line)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--long") and (rest := long_cases.among(items)):
+        items[:] = [item for item in items if item not in rest]
+        config.hook.pytest_deselected(items=list(rest))
 
 
 @pytest.fixture(autouse=True)

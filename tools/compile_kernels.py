@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
@@ -35,6 +36,7 @@ from regmax.kernels.triton.row_kernels import row_candidates, row_weights
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),
     "sm_90": GPUTarget("cuda", 90, 32),
+    "sm_100": GPUTarget("cuda", 100, 32),
     "gfx942": GPUTarget("hip", "gfx942", 64),
 }
 _CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
@@ -80,8 +82,10 @@ def cases() -> Iterator[Case]:
                     half = {**case.constants, "R": rows // 2}
                     case = case._replace(name=case.name.replace(f"{rows}x", f"{rows // 2}x"), constants=half)
                 yield case._replace(name=f"{case.name} {inputs}", inputs=inputs, work=work)
-    for d, blocks in candidates.BLOCKS.items():
-        yield from _attention_cases(d, *blocks)
+    for d in candidates.HEAD_DIMENSIONS:
+        yield from _attention_cases(d, torch.bfloat16)
+        for case in _attention_cases(d, torch.float32):
+            yield case._replace(name=f"{case.name} fp32", inputs="fp32")
     for _, slots in launch.TILES:
         tile = {"R": candidates.QUERIES, "C": slots}
         yield Case(f"order_candidates {candidates.QUERIES}x{slots}", order_candidates, tile)
@@ -89,49 +93,52 @@ def cases() -> Iterator[Case]:
     yield Case("dropout_of_slots", dropout_of_slots, {"B": 256, "C": 128})
 
 
-def _attention_cases(d: int, queries: int, keys: int, warps: int) -> Iterator[Case]:
-    """Attention with a mask and a bias, in bfloat16 as in training; all mappings at one head dimension."""
+def _attention_cases(d: int, dtype: torch.dtype) -> Iterator[Case]:
+    """Attention with a mask and a bias, in bfloat16 as in training; all mappings at one head dimension of it."""
     flags = {"CAUSAL": True, "HAS_MASK": True, "HAS_BIAS": True, "EPS": 2.0**-23}
-    for _, slots in launch.TILES if d == 64 else launch.TILES[-1:]:
+    queries, keys, warps = candidates.two_pass_block(d, dtype)
+    every = d == 64 and dtype == torch.bfloat16
+    for _, slots in launch.TILES if every else launch.TILES[-1:]:
         rows, label = candidates.QUERIES, f"{d} {candidates.QUERIES}x{slots}"
-        for name in _KINDS if (d, slots) == (64, 128) else ("fusedmax",):
+        for name in _KINDS if every and slots == 128 else ("fusedmax",):
             number = getattr(row_kernels, name.upper()).value
             block = {"M": queries, "B": keys, "D": d, "C": slots, "KIND": number, "LISTED": False, **flags}
-            label_of_block = f"attention_candidates {name} {d} {queries}x{keys}"
-            options = {"num_warps": warps}
-            yield Case(label_of_block, attention_candidates, block, "bf16", options=options)
+            if slots == 128:
+                label_of_block = f"attention_candidates {name} {d} {queries}x{keys}"
+                options = {"num_warps": warps}
+                yield Case(label_of_block, attention_candidates, block, "bf16", options=options)
             sizes = {"R": rows, "D": d, "E": d, "C": slots, "KIND": number, "ATOMIC": True, "DROPOUT": True}
             yield Case(f"attention_products {name} {label}", attention_products, sizes, "bf16")
         sizes = {"R": rows, "D": d, "C": slots, "DROPOUT": True}
         yield Case(f"attention_gather {label}", attention_gather, sizes, "bf16")
-    yield from _one_pass_cases(d)
-    yield from _long_attention_cases(d, flags)
+    yield from _one_pass_cases(d, dtype)
+    yield from _long_attention_cases(d, flags, every=every)
     sizes = {"D": d, "E": d, "C": 128, "DROPOUT": True}
     yield Case(f"attention_key_grads {d}", attention_key_grads, sizes, "bf16")
 
 
-def _one_pass_cases(d: int) -> Iterator[Case]:
+def _one_pass_cases(d: int, dtype: torch.dtype) -> Iterator[Case]:
     """Candidates in one pass, which have neither mask nor bias; and the listed queries of two passes."""
-    if d not in candidates.ONE_PASS:
-        return
-    queries, keys, warps = candidates.ONE_PASS[d]
-    flags = {"CAUSAL": True, "EPS": 2.0**-23}
-    for name in _KINDS if d == 64 else ("fusedmax",):
-        if name != "oscarmax":
-            block = {"D": d, "C": 128, "KIND": getattr(row_kernels, name.upper()).value, **flags}
+    flags = {"D": d, "C": 128, "CAUSAL": True, "EPS": 2.0**-23}
+    for name in _KINDS if d == 64 else ("fusedmax", "entmax_15"):
+        number = getattr(row_kernels, name.upper()).value
+        block = candidates.one_pass_block(d, dtype, number)
+        if block is not None:
+            queries, keys, warps = block
             label = f"candidates_in_one_pass {name} {d} {queries}x{keys}"
-            sizes = {**block, "M": queries, "B": keys}
+            sizes = {**flags, "M": queries, "B": keys, "KIND": number}
             yield Case(label, candidates_in_one_pass, sizes, "bf16", options={"num_warps": warps})
-    queries, keys, warps = candidates.BLOCKS[d]
-    sizes = {**block, "M": queries, "B": keys, "HAS_MASK": False, "HAS_BIAS": False, "LISTED": True}
-    label = f"attention_candidates {name} {d} {queries}x{keys} listed"
-    yield Case(label, attention_candidates, sizes, "bf16", options={"num_warps": warps})
+            queries, keys, warps = candidates.two_pass_block(d, dtype)
+            sizes = {**sizes, "M": queries, "B": keys, "HAS_MASK": False, "HAS_BIAS": False, "LISTED": True}
+            label = f"attention_candidates {name} {d} {queries}x{keys} listed"
+            if name == "fusedmax":
+                yield Case(label, attention_candidates, sizes, "bf16", options={"num_warps": warps})
 
 
-def _long_attention_cases(d: int, flags: dict[str, Any]) -> Iterator[Case]:
+def _long_attention_cases(d: int, flags: dict[str, Any], *, every: bool) -> Iterator[Case]:
     """The queries that overflow; in deterministic mode for the mapping with scans."""
     keys, chunk = attention.keys_at_once(d, d), attention.CHUNK
-    for name in _KINDS if d == 64 else ("fusedmax", "oscarmax"):
+    for name in _KINDS if every else ("fusedmax", "oscarmax"):
         number = getattr(row_kernels, name.upper()).value
         block = {
             "B": keys,

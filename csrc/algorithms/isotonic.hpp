@@ -45,10 +45,16 @@ struct Block {
 };
 
 // Pools adjacent violators: appends a block to others with falling means, and returns their number. Equal
-// neighbours are pooled too, so that equal values are equal bitwise.
-inline int64_t push_block(Block* blocks, int64_t count, Block block) {
-  for (; count > 0 && blocks[count - 1].mean <= block.mean; --count) {
-    block = {blocks[count - 1].sum + block.sum, blocks[count - 1].count + block.count};
+// neighbours are pooled too, so that equal values are equal bitwise. compare(falls) is called with the difference of
+// the means at every comparison.
+template <class Compare>
+inline int64_t push_block(Block* blocks, int64_t count, Block block, const Compare& compare) {
+  for (; count > 0; --count) {
+    const Block& before = blocks[count - 1];
+    const double falls = before.mean - block.mean;
+    compare(falls);
+    if (!(falls <= 0)) break;
+    block = {before.sum + block.sum, before.count + block.count};
   }
   blocks[count] = block;
   return count + 1;
@@ -77,7 +83,7 @@ inline bool is_certain(const Block* blocks, int64_t count, double margin, const 
 // Nonincreasing isotonic regression, in place in ranked[k].value; returns whether rounding decided nothing.
 inline bool pool_decreasing(Ranked* ranked, int64_t m, Block* blocks, double margin) {
   int64_t count = 0, k = 0;
-  for (; k < m; ++k) count = push_block(blocks, count, {ranked[k].value, 1});
+  for (; k < m; ++k) count = push_block(blocks, count, {ranked[k].value, 1}, [](double) {});
   k = 0;
   return is_certain(blocks, count, margin, [&](const Block& block, const auto& visit) {
     for (const int64_t end = k + block.count; k < end; ++k) {

@@ -42,8 +42,8 @@ REGMAX_INLINE Vec<T> lane_cubic_step(const CubicSums<T>& s) {
 // The sums over the same `count` scores when Z is smaller by `step`.
 template <class T>
 REGMAX_INLINE CubicSums<T> lane_move_sums(const CubicSums<T>& s, Vec<T> count, Vec<T> step) {
-  const Vec<T> n1 = count * step, twice = step + step;
-  return {s.s1 - n1, s.s2 - (twice * s.s1 - n1 * step), s.s3 - step * (s.s2 * 3 - step * (s.s1 * 3 - n1))};
+  const Vec<T> down = -step, s1 = times_plus(count, down, s.s1), s2 = times_plus(s1 + s.s1, down, s.s2);
+  return {s1, s2, times_plus(s2 + s.s2 + times_plus(s.s1, down, s.s2), down, s.s3)};
 }
 
 template <class T>

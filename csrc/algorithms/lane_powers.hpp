@@ -19,7 +19,25 @@ REGMAX_INLINE void with_terms(const Powers& powers, const int* integers, uint32_
                                           least_share<T>(powers.exponent, careful_digits)},
         wanted & whole);
   }
-  if (wanted & ~whole) use(GeneralTerms<T>{powers.exponent}, wanted & ~whole);
+  if (wanted & ~whole) use(GeneralTerms<T>{powers.exponent, powers.exponent_rest}, wanted & ~whole);
+}
+
+// A first guess of the root, from one small set of scores per lane.
+template <class T, class Powers, class Terms>
+inline Vec<T> guess_root(const Vec<T>* x, int count, const Powers& powers, const Terms& terms) {
+  Vec<T> m = splat(T(1));
+  for (int round = 0; round < 3; ++round) {
+    PowerSums<T> sums{};
+    const Vec<T> rate = powers.c() / m;
+    for (int k = 0; k < count; ++k) {
+      const PowerTerms<T> added = terms.rough(x[k], rate);
+      sums.s += added.r;
+      sums.c += added.power;
+      sums.r += added.rw;
+    }
+    m = smaller(stepped<T>(m, powers.step(sums, m)), splat(T(1)));
+  }
+  return m;
 }
 
 // An upper bound of the roots m, usually, from a subset of each row's scores.

@@ -1,9 +1,9 @@
 // The terms of weights that are powers of the scores (powers.hpp), of whole rows or of one row per lane.
 //
-// Rough terms have about four digits and serve Newton's first steps. Careful ones take c / m in two parts: scores that
-// are equal have the same rounding errors, which add up; in rows with many small weights they change the sum of the
-// terms, and thereby the largest weight, by many units in the last place. Careful terms are scaled: none of them is
-// rounded as a subnormal number, so that a weight is rounded once.
+// Rough terms have about four digits and serve Newton's first steps. Careful ones take c / m and 1/a in two parts:
+// scores that are equal have the same rounding errors, which add up; in rows with many small weights they change the
+// sum of the terms, and thereby the largest weight, by many units in the last place. Careful terms are scaled: none of
+// them is rounded as a subnormal number, so that a weight is rounded once.
 #pragma once
 
 #include <cmath>
@@ -35,6 +35,19 @@ constexpr int careful_scale_bits = 64;
 template <class T>
 constexpr T careful_scale = T(18446744073709551616.0);  // 2^64
 
+// r / sum. A quotient below the normal numbers takes the processor a hundred times as long: its digits are those of an
+// integer instead.
+template <class T>
+REGMAX_INLINE Vec<T> share_of(Vec<T> r, Vec<T> sum) {
+  using Bits = FloatBits<T>;
+  const Where<T> small = greater(sum * splat(smallest_normal<T>), r) & greater(r, Vec<T>{});
+  if (__builtin_expect(!bits(small), 1)) return r / sum;
+  const Vec<T> unit = splat(T(1) / smallest_normal<T>), shifter = splat(T(Int<T>{1} << Bits::mantissa));
+  const Vec<T> integer = select(small, r, Vec<T>{}) * unit / sum * shifter + shifter;
+  const Vec<T> digits = as_numbers<T>(subtract_modulo<T>(as_integers<T>(integer), as_integers<T>(shifter)));
+  return select(small, digits, select(small, Vec<T>{}, r) / sum);
+}
+
 // Careful terms, and w also where it is not positive.
 template <class T>
 struct CarefulTerms : PowerTerms<T> {
@@ -47,18 +60,18 @@ struct CarefulRate {
   Vec<T> first, rest;
 };
 
-// w = (1 + c x / m)_+, and what rounding took from it: nothing that counts if w is small.
+// w = (1 + c x / m)_+, and what rounding took from it.
 template <class T>
 struct CarefulShare {
   Vec<T> w, taken;
   Where<T> inside;
 
   REGMAX_INLINE CarefulShare(Vec<T> x, const CarefulRate<T>& rate, Vec<T> least) {
-    const Vec<T> one = splat(T(1)), share = -x * rate.first;
-    const Vec<T> rest = product_error<T>(-x, rate.first, share) - x * rate.rest;
-    w = (one - share) - rest;
+    const Vec<T> one = splat(T(1)), share = -x * rate.first, about = one - share;
+    const Vec<T> rest = (product_error<T>(-x, rate.first, share) - x * rate.rest) - ((one - about) - share);
+    w = about - rest;
     inside = greater(w, least);
-    keep(((one - w) - share) - rest);
+    keep((about - w) - rest);
   }
   // From w in float64.
   REGMAX_INLINE CarefulShare(const Vec<double>* wide, Vec<float> least) {
@@ -71,13 +84,13 @@ struct CarefulShare {
   }
 
  private:
-  REGMAX_INLINE void keep(Vec<T> rest) { taken = select(inside & greater(w, splat(T(0.5))), rest, Vec<T>{}); }
+  REGMAX_INLINE void keep(Vec<T> rest) { taken = select(inside, rest, Vec<T>{}); }
 };
 
-// Powers by logarithms, for any exponent 1/a - 1.
+// Powers by logarithms, for any exponent 1/a - 1, in two parts.
 template <class T>
 struct GeneralTerms {
-  Vec<T> exponent;
+  Vec<T> exponent, exponent_rest;
 
   REGMAX_INLINE PowerTerms<T> rough(Vec<T> x, Vec<T> rate) const {
     const Vec<T> w = times_plus(x, rate, splat(T(1))), least = splat(T(1e-6));
@@ -90,12 +103,10 @@ struct GeneralTerms {
   }
   REGMAX_INLINE CarefulTerms<T> careful(const CarefulShare<T>& share) const {
     const Vec<T> safe = select(share.inside, share.w, splat(T(1)));
-    const Vec<T> logarithm = times_plus(share.taken, splat(T(log2_e)), log2_of<T>(safe));
     // Below it the scaled power would be subnormal; such a weight is zero.
     constexpr T lowest = -FloatBits<T>::bias + 1 - careful_scale_bits;
-    const Vec<T> scaled =
-        normal_exp2<T, FloatBits<T>::exp_terms, careful_scale_bits>(larger(exponent * logarithm, splat(lowest)));
-    const Vec<T> power = select(share.inside, scaled, Vec<T>{}), r = power * safe;
+    const Vec<T> scaled = accurate_power<T, careful_scale_bits>(safe, share.taken, exponent, exponent_rest, lowest);
+    const Vec<T> power = select(share.inside, scaled, Vec<T>{}), r = times_plus(power, share.taken, power * safe);
     return {{r, power, r * safe}, share.w};
   }
 };

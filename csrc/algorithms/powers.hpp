@@ -50,13 +50,28 @@ inline Vec<T> within(Vec<T> v, T low, T high) {
   return larger(smaller(v, splat(high)), splat(low));
 }
 
-// a and 1/a - 1. Rows that do not fit keep any strength: what it gives is not used.
+// a and 1/a - 1, and what rounding took from them. Rows that do not fit keep any strength: what it gives is not used.
 template <class T>
 struct PowerExponents {
-  Vec<T> a, exponent;
+  Vec<T> a, exponent, a_rest{}, exponent_rest{};
 
   explicit PowerExponents(Vec<T> strength_less_one)
       : a(within<T>(strength_less_one, T(1e-3), T(1))), exponent(splat(T(1)) / a - splat(T(1))) {}
+  PowerExponents(Vec<T> strength_less_one, Vec<T> rest) : PowerExponents(strength_less_one + rest) {
+    a_rest = (strength_less_one - (strength_less_one + rest)) + rest;
+    Vec<double> wide[2], parts[2];
+    wide_a(wide);
+    widen(exponent, parts);
+    for (int h = 0; h < 2; ++h) parts[h] = (splat(1.0) / wide[h] - splat(1.0)) - parts[h];
+    exponent_rest = narrow(parts);
+  }
+
+  void wide_a(Vec<double>* wide) const {
+    Vec<double> rests[2];
+    widen(a, wide);
+    widen(a_rest, rests);
+    for (int h = 0; h < 2; ++h) wide[h] += rests[h];
+  }
 
   // How closely log2 r is known where the weight r / S is half the least number: w, about 2^(-150 a) there, is known up
   // to `careful_rounding`. For larger a no w is so small, and any bound serves.
@@ -79,11 +94,11 @@ struct PowerExponents {
   Vec<T> sensitivity(const PowerSums<T>& sums) const { return (sums.c - sums.s) / (a * sums.s); }
 };
 
-// What rounding took from the quotient.
+// What rounding took from the quotient of a numerator in two parts.
 template <class T>
-inline Vec<T> quotient_rest(Vec<T> numerator, Vec<T> m, Vec<T> quotient) {
+inline Vec<T> quotient_rest(Vec<T> numerator, Vec<T> numerator_rest, Vec<T> m, Vec<T> quotient) {
   const Vec<T> product = quotient * m;
-  return ((numerator - product) - product_error<T>(quotient, m, product)) / m;
+  return ((numerator - product) - product_error<T>(quotient, m, product) + numerator_rest) / m;
 }
 
 template <class T>
@@ -91,8 +106,10 @@ struct TsallisPowers : PowerExponents<T> {
   using PowerExponents<T>::a;
   using PowerExponents<T>::PowerExponents;
   using InDouble = TsallisPowers<double>;
+  static constexpr bool needs_r = false;
 
   Vec<T> c() const { return a; }
+  Vec<T> c_rest() const { return this->a_rest; }
   // The root of `count` equal scores. By Jensen's inequality it is an upper bound for scores with this mean.
   Vec<T> even_root(Vec<T> count, Vec<T> mean) const { return exp2_of<T>(-a * log2_of<T>(count)) - a * mean; }
   // Newton's step down in log2 m.
@@ -106,8 +123,10 @@ struct PnormPowers : PowerExponents<T> {
   using PowerExponents<T>::a;
   using PowerExponents<T>::PowerExponents;
   using InDouble = PnormPowers<double>;
+  static constexpr bool needs_r = true;
 
   Vec<T> c() const { return splat(T(1)); }
+  Vec<T> c_rest() const { return Vec<T>{}; }
   // The root of `count` equal scores: a guess for scores with this mean.
   Vec<T> even_root(Vec<T> count, Vec<T> mean) const {
     return exp2_of<T>(log2_of<T>(count) * a * splat(T(-2)) / (splat(T(1)) + a)) - mean;
@@ -133,7 +152,7 @@ struct WideSums {
 template <class Powers>
 inline Vec<float> accurate_step(const Powers& powers, const WideSums& sums, Vec<float> m, Vec<float> shift) {
   Vec<double> a[2], wide_m[2], wide_shift[2], steps[2];
-  widen(powers.a, a);
+  powers.wide_a(a);
   widen(m, wide_m);
   widen(shift, wide_shift);
   for (int h = 0; h < 2; ++h) {
@@ -181,9 +200,10 @@ constexpr int most_power_rounds = 12;
 template <class Powers>
 class RootSearch {
   using T = float;
-  // After a step below `last_step` the error, which is about its square, is below rounding; after one below
-  // `rough_step` rough terms no longer serve.
-  static constexpr T last_step = T(4e-4), rough_step = T(0.06);
+  // After a step below `last_step` the error, which is about its square, is below rounding. In the sum of the terms it
+  // is about the square of the change that the step makes there. After a step below `rough_step` rough terms no longer
+  // serve.
+  static constexpr T last_step = T(4e-4), last_change = T(6e-4), rough_step = T(0.06);
 
  public:
   Vec<T> m, shift{}, sum = splat(T(1));
@@ -199,7 +219,7 @@ class RootSearch {
 
   CarefulRate<T> rate() const {
     const Vec<T> first = powers_.c() / m;
-    return {first, times_plus(first, shift, quotient_rest<T>(powers_.c(), m, first))};
+    return {first, times_plus(first, shift, quotient_rest<T>(powers_.c(), powers_.c_rest(), m, first))};
   }
 
   // S is that of the pass before.
@@ -216,7 +236,9 @@ class RootSearch {
     if (moving & ~rough) step = select(from_bits<T>(rough), step, accurate_step(powers_, sums, m, shift));
     const Vec<T> size = absolute<T>(step), change = step * splat(T(ln_2));
     // Only a step from accurate sums is the last.
-    const uint32_t last = moving & ~rough & bits(greater(splat(last_step), size));
+    const Vec<T> sensitivity = powers_.sensitivity(narrowed);
+    const uint32_t last =
+        moving & ~rough & bits(greater(splat(last_step), size)) & bits(greater(splat(last_change), size * sensitivity));
     shift = select(from_bits<T>(last), times_plus(change * T(0.5), change, change), shift);
     moving &= ~last;
     m = select(from_bits<T>(moving), stepped<T>(m, step), m);
@@ -229,7 +251,7 @@ class RootSearch {
     const Vec<T> sensitivity = powers_.sensitivity(sums.narrowed()), step = accurate_step(powers_, sums, m, shift);
     const Vec<T> error = absolute<T>(step) * larger(sensitivity, splat(T(1)));
     m -= m * shift;
-    return bits(greater(sensitivity, splat(T(8)))) | bits(greater(error, splat(T(4e-7))));
+    return bits(greater(sensitivity, splat(T(8)))) | bits(greater(error, splat(T(2e-7))));
   }
 
  private:
@@ -266,24 +288,6 @@ inline LongPowerSums long_power_sums(const LongScores& x, int64_t count, long do
     sums.r += term * w;
   }
   return sums;
-}
-
-// A first guess of the root, from one small set of scores per lane.
-template <class T, class Powers, class Terms>
-inline Vec<T> guess_root(const Vec<T>* x, int count, const Powers& powers, const Terms& terms) {
-  Vec<T> m = splat(T(1));
-  for (int round = 0; round < 3; ++round) {
-    PowerSums<T> sums{};
-    const Vec<T> rate = powers.c() / m;
-    for (int k = 0; k < count; ++k) {
-      const PowerTerms<T> added = terms.rough(x[k], rate);
-      sums.s += added.r;
-      sums.c += added.power;
-      sums.r += added.rw;
-    }
-    m = smaller(stepped<T>(m, powers.step(sums, m)), splat(T(1)));
-  }
-  return m;
 }
 
 }  // namespace regmax::REGMAX_ISA

@@ -48,15 +48,8 @@ class SortedNumbers {
     int64_t count = 0, begin = 0;
     bool clear = *sure;
     for (int64_t i = 0; begin < length; begin = w_.ends[i++]) {
-      Block block{sums_[i + 1] - sums_[i], w_.ends[i] - begin};
-      for (; count > 0; --count) {
-        const Block& before = blocks[count - 1];
-        const double falls = before.mean - block.mean;
-        clear &= std::fabs(falls) > margin_;
-        if (falls > 0) break;
-        block = {before.sum + block.sum, before.count + block.count};
-      }
-      blocks[count++] = block;
+      count = push_block(blocks, count, {sums_[i + 1] - sums_[i], w_.ends[i] - begin},
+                         [&](double falls) { clear &= std::fabs(falls) > margin_; });
     }
     *sure = clear;
     return count;

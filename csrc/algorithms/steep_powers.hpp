@@ -47,7 +47,9 @@ inline bool steep_terms(float* x, int64_t count, float top, double a, float m, f
   const double origin = static_cast<double>(top), root = steep_root(x, count, origin, powers, static_cast<double>(m));
   if (!(root > 0)) return false;
   const Vec<double> rate = powers.c() / splat(root), one = splat(1.0);
-  const GeneralTerms<float> terms{splat(static_cast<float>(powers.exponent[0]))};
+  const double exponent = powers.exponent[0];
+  const float rounded = static_cast<float>(exponent);
+  const GeneralTerms<float> terms{splat(rounded), splat(static_cast<float>(exponent - static_cast<double>(rounded)))};
   Vec<float> nearest = splat(-nothing<float>);
   double totals[1] = {};
   sum_terms<float>(count, totals, [&](int64_t i, Vec<float>* part) {

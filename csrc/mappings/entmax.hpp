@@ -55,42 +55,46 @@ REGMAX_INLINE void exponential_ratio(Vec<T> t, Vec<T>* phi, Vec<T>* h) {
   constexpr int terms = sizeof(T) == sizeof(float) ? 8 : 14;
   const Vec<T> one = splat(T(1));
   const Where<T> large = greater(absolute<T>(t), splat(T(0.5)));
-  const Vec<T> small_t = select(large, Vec<T>{}, t), large_t = select(large, t, one);
+  const Vec<T> large_t = select(large, t, one);
+  const Vec<T> power = exp2_of<T>(smaller(large_t, one) * splat(T(log2_e))), change = power - one;
+  const Vec<T> inverse = one / large_t;
+  *phi = change * inverse;
+  *h = (large_t * power - change) * (inverse * inverse);
+  if (bits(large) == all_lanes<T>) return;  // most vectors of long rows: their weights are small
+  const Vec<T> small_t = select(large, Vec<T>{}, t);
   Vec<T> small_phi = one, small_h = one;
   for (int k = terms; k > 0; --k) {
     small_phi = times_plus(small_phi * small_t, splat(T(1) / T(k + 1)), one);
     small_h = times_plus(small_h * small_t, splat(T(k + 1) / (T(k) * T(k + 2))), one);
   }
-  const Vec<T> power = exp2_of<T>(smaller(large_t, splat(T(1))) * splat(T(log2_e))), change = power - one;
-  *phi = select(large, change / large_t, small_phi);
-  *h = select(large, (large_t * power - change) / (large_t * large_t), small_h * splat(T(0.5)));
+  *phi = select(large, *phi, small_phi);
+  *h = select(large, *h, small_h * splat(T(0.5)));
 }
 
 // With a = alpha - 1, up to a constant grad Omega(y) = (y^a - 1) / a = log(y) phi(a log y); its derivative in alpha is
 // log(y)^2 h(a log y). Omega(y) = sum y (y^a - 1) / (alpha a).
 struct TsallisGrads {
-  double strength, gamma, value, slope;
+  static constexpr int sums = 4;
 
   template <class T>
-  TsallisGrads(const CompactedRow<T>& row, double alpha) {
-    const Vec<T> a = splat(static_cast<T>(alpha - 1));
-    double sums[4] = {};
-    sum_terms<T>(row.m, sums, [&](int64_t i, Vec<T>* part) {
-      const Vec<T> y = load_left(row.y + i, row.m - i, T(1)), u = load_left(row.v + i, row.m - i, T(0));
-      const Vec<T> logarithm = log2_of<T>(larger(y, splat(smallest_normal<T>))) * splat(T(ln_2));
-      Vec<T> phi, h;
-      exponential_ratio<T>(a * logarithm, &phi, &h);
-      const Vec<T> gradient = logarithm * phi, change = logarithm * logarithm * h;
-      part[0] = times_plus(u, change, part[0]);
-      part[1] = times_plus(u, gradient, part[1]);
-      part[2] = times_plus(y, gradient, part[2]);
-      part[3] = times_plus(y, change, part[3]);
-    });
-    strength = -sums[0];
-    gamma = -sums[1];
-    value = sums[2] / alpha;
-    slope = (sums[3] - value) / alpha;
+  static REGMAX_INLINE void add(Vec<T> y, Vec<T> u, Vec<T> less_one, Vec<T>* s) {
+    const Vec<T> logarithm = log2_of<T>(larger(y, splat(smallest_normal<T>))) * splat(T(ln_2));
+    Vec<T> phi, h;
+    exponential_ratio<T>(less_one * logarithm, &phi, &h);
+    const Vec<T> gradient = logarithm * phi, change = logarithm * logarithm * h;
+    s[0] = times_plus(u, change, s[0]);
+    s[1] = times_plus(u, gradient, s[1]);
+    s[2] = times_plus(y, gradient, s[2]);
+    s[3] = times_plus(y, change, s[3]);
   }
+
+  // V is double, or a vector of one row per lane.
+  template <class V>
+  struct Of {
+    V strength, gamma, value, slope;
+
+    Of(const V* s, V alpha) : strength(-s[0]), gamma(-s[1]), value(s[2] / alpha), slope((s[3] - value) / alpha) {}
+  };
 };
 
 struct Entmax15 : JoinsNothing {
@@ -102,6 +106,7 @@ struct Entmax15 : JoinsNothing {
 
   // --- Lane tier ---
   static bool fits_vectors(double) { return true; }
+  static constexpr int most_candidates = many_candidates;
 
   template <class T>
   struct Lanes : PlainLanes<T> {
@@ -220,17 +225,19 @@ struct Entmax15 : JoinsNothing {
   }
 
   // --- Gradients of strengths ---
+  using Grads = TsallisGrads;
+
   template <class T>
   static double strength_grad(const CompactedRow<T>& row, double alpha, Workspace&) {
-    return TsallisGrads(row, alpha).strength;
+    return grads_of<TsallisGrads>(row, alpha).strength;
   }
   template <class T>
   static double gamma_grad(const CompactedRow<T>& row, double alpha, Workspace&) {
-    return TsallisGrads(row, alpha).gamma;
+    return grads_of<TsallisGrads>(row, alpha).gamma;
   }
   template <class T>
   static OmegaValue omega(const CompactedRow<T>& row, double alpha, int64_t, Workspace&) {
-    const TsallisGrads grads(row, alpha);
+    const auto grads = grads_of<TsallisGrads>(row, alpha);
     return {grads.value, grads.slope};
   }
 };
@@ -242,6 +249,7 @@ struct Entmax : Entmax15 {
   // Nearer to 1, the weights of float32 rows reach its subnormal numbers.
   static bool fits_vectors(double alpha) { return alpha >= 1.02 && alpha < 2; }
   static double reach(double alpha) { return alpha > 1.001 ? 1 / (alpha - 1) : 1000; }
+  static constexpr int most_candidates = max_candidates;  // powers of more weights are faster in whole rows
 
   // --- Whole-row tier: in float64 the powers would lose the last digits ---
   template <class T>

@@ -3,12 +3,12 @@
 // level tier.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 
 #include "algorithms/lane_simplex.hpp"
 #include "algorithms/lane_taut_strings.hpp"
 #include "algorithms/workspace.hpp"
+#include "simd/prefix_sums.hpp"
 #include "simd/reduce.hpp"
 
 namespace regmax::REGMAX_ISA {
@@ -147,30 +147,46 @@ class WholeSegments {
   // themselves, because the pooled scores are rounded to the last digits of lam and of the largest score, not to those
   // of the weights.
   void project(const float* x, double lam, int r) {
-    double* const z = w_.x;
     const int count = counts_[r];
     if (count == 1) {
       value_of(0, r) = 1 / end_of(0, r);
       return;
     }
     const double origin = static_cast<double>(x[0]);
-    double sum = -1, support = 0;
+    const auto length = static_cast<int64_t>(end_of(count - 1, r));
+    if (count * summed_segment > length) {
+      double* const sums = w_.x;
+      prefix_sums(x, length, sums, [&](Vec<double> values, int64_t) { return values - splat(origin); });
+      project_groups(lam, r, [&](int64_t begin, int64_t end, bool) { return sums[end] - sums[begin]; });
+    } else {
+      project_groups(lam, r, [&](int64_t begin, int64_t end, bool inside) {
+        return inside ? sum_less(x + begin, end - begin, origin) : 0;
+      });
+    }
+  }
+
+  // total_of(begin, end, inside) is the sum of the scores of a group, inside the support or not. Whether a group is
+  // inside is hard to predict: nothing branches on it.
+  template <class Total>
+  REGMAX_INLINE void project_groups(double lam, int r, const Total& total_of) {
+    double* const z = w_.v;
+    const int count = counts_[r];
+    double sum = -1, support = 0, before = 0;
     int64_t begin = 0;
     for (int g = 0; g < count; ++g) {
       const auto end = static_cast<int64_t>(end_of(g, r));
-      z[g] = -HUGE_VAL;
-      if (value_of(g, r) > tau_[r]) {
-        const double before = g > 0 ? rise(g - 1, r) : 0, after = g + 1 < count ? rise(g, r) : 0;
-        const double size = static_cast<double>(end - begin);
-        const double total = sum_less(x + begin, end - begin, origin) + lam * (after - before);
-        z[g] = total / size;
-        sum += total;
-        support += size;
-      }
+      const bool inside = value_of(g, r) > tau_[r];
+      const double after = g + 1 < count ? rise(g, r) : 0, size = static_cast<double>(end - begin);
+      const double total = total_of(begin, end, inside) + lam * (after - before), counts = inside;
+      z[g] = total / size + (counts - 1) * 1e300;
+      sum += counts * total;
+      support += counts * size;
+      before = after;
       begin = end;
     }
-    const double tau = sum / support;
-    for (int g = 0; g < count; ++g) value_of(g, r) = static_cast<float>(larger(z[g] - tau, 0));
+    const Vec<double> tau = splat(sum / support);
+    for (int g = 0; g < count; g += lanes<double>) store<double>(z + g, larger(load(z + g) - tau, Vec<double>{}));
+    for (int g = 0; g < count; ++g) value_of(g, r) = static_cast<float>(z[g]);
   }
 
   static double sum_less(const float* x, int64_t m, double origin) {
@@ -189,7 +205,7 @@ class WholeSegments {
   float end_of(int g, int r) const { return groups_.ends[int64_t{g} * lanes<float> + r]; }
   float& value_of(int g, int r) { return groups_.values[int64_t{g} * lanes<float> + r]; }
   // 1 if the group after g is higher, -1 if it is lower.
-  double rise(int g, int r) { return value_of(g + 1, r) > value_of(g, r) ? 1 : -1; }
+  double rise(int g, int r) { return 2 * static_cast<int>(value_of(g + 1, r) > value_of(g, r)) - 1; }
 
   Workspace& w_;
   LaneGroups groups_;

@@ -9,6 +9,7 @@
 //   map(row, theta)          scalar tier: any row of finite scores
 //   multiply(row, theta, w)  scalar tier and attention: J v on the compacted support
 //   strength_grad, gamma_grad  gradients of the strengths, from J v (products.hpp)
+//   Grads                    the same as sums over the support, finished one row per lane; may be missing
 //
 // and, if on_simplex:
 //
@@ -19,6 +20,7 @@
 //   reach(theta)             no maximum by lane that is farther than this below the largest moves a cut
 //   least_screened           from how many keys on attention screens them in 8 bits (tuning.hpp)
 //   fits_vectors(theta)      whether the vector tiers are accurate with this strength
+//   most_candidates          of a row in the lane tier, if not max_candidates
 //   Lanes<T>                 cut and row_cut; add_row (false: leave the row); solve (returns unreliable lanes); joined
 //
 //   whole<T>                 the kind of whole-row tier

@@ -57,6 +57,14 @@ inline V power_of(V base, V exponent) {
   }
 }
 
+// Weights below the normal numbers, which occur for p near 1 only, count as zero in products: each operation on them
+// would take a hundred times as long, for a J v below 1e-29 |v|.
+template <class V>
+REGMAX_INLINE V normal_or_zero(V y) {
+  using T = std::decay_t<decltype(y[0])>;
+  return select(greater(splat(smallest_normal<T>), y), V{}, y);
+}
+
 // J v. On the support, with s = sum y^p and h = (2 - p) / s,
 //     M = D [ diag(y^(2-p)) - h y y^T ],   D = s^((p-2)/p) / (p-1),
 // and J v = M v - r M 1 for r = (1^T M v) / (1^T M 1). Near p = 1 both are differences of numbers that are almost
@@ -71,14 +79,15 @@ struct PnormProduct {
 
   // e = y (y^(1-p) - 1)
   template <class T>
-  static REGMAX_INLINE Vec<T> root(Vec<T> y, Vec<T> a) {
-    const Where<T> positive = greater(y, Vec<T>{});
-    const Vec<T> logarithm = log2_of<T>(select(positive, larger(y, splat(smallest_normal<T>)), splat(T(1))));
+  static REGMAX_INLINE Vec<T> root(Vec<T> weight, Vec<T> a) {
+    const Vec<T> y = normal_or_zero(weight);
+    const Vec<T> logarithm = log2_of<T>(select(greater(y, Vec<T>{}), y, splat(T(1))));
     return y * exp2_minus_one<T>(-logarithm * a);
   }
   // l = y (1 / y^(1-p) - 1) = -e y / (y + e)
   template <class T>
-  static REGMAX_INLINE void add(Where<T> supported, Vec<T> y, Vec<T> root, Vec<T> v, Vec<T>* s) {
+  static REGMAX_INLINE void add(Where<T> supported, Vec<T> weight, Vec<T> root, Vec<T> v, Vec<T>* s) {
+    const Vec<T> y = normal_or_zero(weight);
     const Vec<T> vi = select(supported, v, Vec<T>{}), both = larger(y + root, splat(smallest_normal<T>));
     const Vec<T> share = y / both;
     s[0] = times_plus(root, share, s[0]);
@@ -101,7 +110,7 @@ struct PnormProduct {
   template <class V>
   static REGMAX_INLINE V multiply(V y, V root, V v, const V* f) {
     const V centred = times_plus(f[0], v, f[1]);
-    return times_plus(root, centred, y * (centred + f[2]));
+    return times_plus(root, centred, normal_or_zero(y) * (centred + f[2]));
   }
 };
 
@@ -142,30 +151,33 @@ struct CubicProduct {
 //     N^(2-p) y^(p-1) [ log y - log N + (2 - p) d log N / dp ],
 //     d log N / dp = (sum y^p log y / sum y^p - log N) / p.
 struct PnormGrads {
-  double strength, gamma;
-  OmegaValue omega;
+  static constexpr int sums = 4;
 
   template <class T>
-  PnormGrads(const CompactedRow<T>& row, double p) {
-    const Vec<T> exponent = splat(static_cast<T>(p - 1));
-    double sums[4] = {};
-    sum_terms<T>(row.m, sums, [&](int64_t i, Vec<T>* part) {
-      const Vec<T> y = load_left(row.y + i, row.m - i, T(0)), u = load_left(row.v + i, row.m - i, T(0));
-      const Vec<T> logarithm = log2_of<T>(larger(y, splat(smallest_normal<T>)));
-      const Vec<T> power = exp2_of<T>(exponent * logarithm), term = power * y, along = power * u;
-      part[0] += term;
-      part[1] = times_plus(term, logarithm, part[1]);
-      part[2] += along;
-      part[3] = times_plus(along, logarithm, part[3]);
-    });
-    const double mass = sums[0], mass_log = sums[1] * ln_2, along = sums[2], along_log = sums[3] * ln_2;
-    const double log_norm = std::log(mass) / p, slope = (mass_log / mass - log_norm) / p;
-    const double factor = std::exp((2 - p) * log_norm);
-    strength = -factor * (along_log + ((2 - p) * slope - log_norm) * along);
-    gamma = -factor * along;
-    const double value = std::exp(2 * log_norm) / 2;
-    omega = {value, 2 * value * slope};
+  static REGMAX_INLINE void add(Vec<T> weight, Vec<T> u, Vec<T> less_one, Vec<T>* s) {
+    const Vec<T> y = normal_or_zero(weight);
+    const Vec<T> logarithm = log2_of<T>(larger(y, splat(smallest_normal<T>)));
+    const Vec<T> power = exp2_of<T>(less_one * logarithm), term = power * y, along = power * u;
+    s[0] += term;
+    s[1] = times_plus(term, logarithm, s[1]);
+    s[2] += along;
+    s[3] = times_plus(along, logarithm, s[3]);
   }
+
+  // V is double, or a vector of one row per lane.
+  template <class V>
+  struct Of {
+    V strength, gamma, value, slope;
+
+    Of(const V* s, V p) {
+      const V mass = s[0], log_norm = log2_in_double(mass) / p, change = (s[1] / mass - log_norm) / p;
+      const V factor = exp2_in_double((2.0 - p) * log_norm);
+      strength = -factor * (s[3] + ((2.0 - p) * change - log_norm) * s[2]) * ln_2;
+      gamma = -factor * s[2];
+      value = exp2_in_double(2.0 * log_norm) / 2.0;
+      slope = 2.0 * value * change * ln_2;
+    }
+  };
 };
 
 struct Sqpnormmax15 : JoinsNothing {
@@ -259,17 +271,20 @@ struct Sqpnormmax15 : JoinsNothing {
   }
 
   // --- Gradients of strengths ---
+  using Grads = PnormGrads;
+
   template <class T>
   static double strength_grad(const CompactedRow<T>& row, double p, Workspace&) {
-    return PnormGrads(row, p).strength;
+    return grads_of<PnormGrads>(row, p).strength;
   }
   template <class T>
   static double gamma_grad(const CompactedRow<T>& row, double p, Workspace&) {
-    return PnormGrads(row, p).gamma;
+    return grads_of<PnormGrads>(row, p).gamma;
   }
   template <class T>
   static OmegaValue omega(const CompactedRow<T>& row, double p, int64_t, Workspace&) {
-    return PnormGrads(row, p).omega;
+    const auto grads = grads_of<PnormGrads>(row, p);
+    return {grads.value, grads.slope};
   }
 };
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "algorithms/exact.hpp"
 #include "algorithms/powers.hpp"
@@ -28,11 +29,17 @@ enum class Whole { no, by_moments, by_segments, by_powers };
 
 // --- The lane tier: one row per lane ---
 
+// How many candidates, or weights in a Jacobian product, a row of a mapping has there at most.
+template <class Mapping, class = void>
+constexpr int lane_candidates = max_candidates;
+template <class Mapping>
+constexpr int lane_candidates<Mapping, std::void_t<decltype(Mapping::most_candidates)>> = Mapping::most_candidates;
+
 template <class T>
 struct LaneProblem {
-  Vec<T> x[max_candidates];  // candidate k of every row relative to its maximum, `nothing` after the last
-  int count;                 // columns in use
-  int counts[lanes<T>];      // candidates of each row
+  Vec<T> x[many_candidates];  // candidate k of every row relative to its maximum, `nothing` after the last
+  int count;                  // columns in use
+  int counts[lanes<T>];       // candidates of each row
   Vec<T> theta, lengths;
   int maxima;   // how many maxima of each row the cut is found from
   Vec<T> cuts;  // every score above the cut is a candidate

@@ -12,7 +12,9 @@
 
 namespace regmax::REGMAX_ISA {
 
-// Appends rows to a block, in the order in which the tiers finish them.
+// Appends rows to a block, in the order in which the tiers finish them. Weights below the normal numbers, which powers
+// of the scores may have, are left out: no output would change, but each operation on them takes a hundred times as
+// long.
 template <class T>
 class CsrRows {
  public:
@@ -74,7 +76,7 @@ class CsrRows {
     int r;
 
     REGMAX_INLINE void put(int64_t i, Vec<T> weights, uint32_t positive) {
-      if (out) out->append(r, weights, positive, i * lanes<T>);
+      if (out) out->append(r, weights, positive & ~bits(greater(splat(smallest_normal<T>), weights)), i * lanes<T>);
     }
     template <class Size>
     REGMAX_INLINE void put_zeros(int64_t, Size) {}
@@ -122,7 +124,7 @@ class CsrRows {
     for (int64_t i = 0; i < words_of(length); ++i) {
       for (uint64_t rest = kept[i]; rest; rest &= rest - 1, ++place) {
         const T y = words[i] & rest & -rest ? *values++ : T(0);
-        if (y == 0) continue;
+        if (y < smallest_normal<T>) continue;
         if (joins_neighbours_) begin_weights(place, before, before == place - 1 && y == last);
         push(column(r, 64 * i + __builtin_ctzll(rest)), y);
         before = place;

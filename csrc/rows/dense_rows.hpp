@@ -111,13 +111,14 @@ class DenseRows {
     T* const weights = kept ? static_cast<T*>(w_.candidates) : y(r);
     uint64_t* const support_words = cleared(call_.support ? support(r) : w_.chosen);
     uint64_t* const joined_words = cleared(call_.joined ? joined(r) : w_.kept);
+    // The positions at which a segment begins; the other weights are joined.
+    uint64_t* const begins = joined_words;
     segments.each_segment(r, length, [&](int64_t begin, int64_t end, T weight, bool repeats) {
       fill_run(weights, begin, end, length, weight);
-      if (weight == 0) return;
-      set_bits(support_words, begin, end);
-      const int64_t second = repeats ? begin : begin + 1;
-      if (second < end) set_bits(joined_words, second, end);
+      begins[begin / 64] |= static_cast<uint64_t>(!repeats) << (begin % 64);
     });
+    nonzero_bits(weights, length, support_words);
+    for (int64_t i = 0; i < words_of(length); ++i) joined_words[i] = support_words[i] & ~begins[i];
     if (kept) {
       expand_row(weights, kept, call_.d, y(r));
       expand_in_place(support_words, kept);
@@ -197,7 +198,7 @@ class DenseRows {
   // One bit per candidate: it has weight.
   static uint64_t positive_candidates(const T* values, int count) {
     uint64_t positive = 0;
-    for (int k = 0; k < max_candidates; k += lanes<T>)
+    for (int k = 0; k < count; k += lanes<T>)
       positive |= static_cast<uint64_t>(bits(greater(load(values + k), Vec<T>{}))) << k;
     return positive & (~uint64_t{0} >> (64 - count));
   }
@@ -206,7 +207,7 @@ class DenseRows {
   void write_bits(uint64_t flags, const uint64_t* words, uint64_t* out) const {
     for (int64_t i = 0; i < words_; ++i) {
       out[i] = expand_bits(flags, words[i]);
-      flags >>= __builtin_popcountll(words[i]);  // at most max_candidates < 64
+      flags >>= __builtin_popcountll(words[i]);  // at most many_candidates < 64
     }
   }
 

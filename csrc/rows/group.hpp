@@ -16,6 +16,7 @@
 
 #include "runtime/calls.hpp"
 #include "simd/candidates.hpp"
+#include "simd/transpose.hpp"
 #include "simd/vector.hpp"
 
 namespace regmax::REGMAX_ISA {
@@ -118,6 +119,18 @@ struct RowGroup {
     scale[r] = static_cast<T>(1 / value);
   }
 };
+
+// Transposes the rows' maxima by lane to one row per lane, relative to each row's largest, which is returned, and
+// divided by gamma.
+template <class T>
+REGMAX_INLINE Vec<T> relative_maxima(const RowGroup<T>& rows, const T* maxima, Vec<T>* x) {
+  rows_to_lanes<T>(maxima, lanes<T>, lanes<T>, x);
+  Vec<T> top = x[0];
+  for (int k = 1; k < lanes<T>; ++k) top = larger(x[k], top);
+  for (int k = 0; k < lanes<T>; ++k) x[k] -= top;
+  for (int k = 0; rows.scaled && k < lanes<T>; ++k) x[k] *= load(rows.scale);
+  return top;
+}
 
 // The candidates of row r of a group (find_candidates); more than `most` if they are too many to be found.
 template <class T, class Cut>

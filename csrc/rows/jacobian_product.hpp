@@ -109,7 +109,7 @@ class ProductCascade {
       if (whole_ && left) left = whole_products_.run(rows, left);
       for (left |= all & ~fast; left; left &= left - 1)
         multiply_scalar_row<T, Mapping>(call_, first + __builtin_ctz(left), w_);
-      for (int64_t i = first; call_.has_row_numbers() && i < first + count; ++i) strength_grads_.add_row(i);
+      if (call_.has_row_numbers()) strength_grads_.add_rows(first, count);
     }
     if (streamed_) finish_streams();
   }
@@ -165,7 +165,7 @@ void multiply_rows(const Rows<T>& call, Tier forced, int64_t begin, int64_t end,
     StrengthGrads<T, Mapping> strength_grads(call, w);
     for (int64_t i = begin; i < end; ++i) {
       multiply_scalar_row<T, Mapping>(call, i, w);
-      if (call.has_row_numbers()) strength_grads.add_row(i);
+      if (call.has_row_numbers()) strength_grads.add_rows(i, 1);
     }
   }
 }

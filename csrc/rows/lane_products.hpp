@@ -14,6 +14,7 @@ namespace regmax::REGMAX_ISA {
 template <class T, class Mapping>
 class LaneProducts {
   using Product = typename Mapping::Product;
+  static constexpr int most_candidates = lane_candidates<Mapping>;
   static constexpr bool clusters = Mapping::joins == Joins::anywhere;
   static constexpr bool reads_weights = Product::reads_weights || clusters;
 
@@ -25,7 +26,7 @@ class LaneProducts {
     int most = 1, found[lanes<T>];
     for (int r = 0; r < lanes<T>; ++r) found[r] = wanted >> r & 1 ? find(rows, r) : 0;
     for (int r = 0; r < lanes<T>; ++r) {
-      const int count = found[r] <= max_candidates ? found[r] : 0;
+      const int count = found[r] <= most_candidates ? found[r] : 0;
       gather(rows, r, count);
       left |= static_cast<uint32_t>(count == 0) << r;
       pad(r, count);
@@ -40,7 +41,7 @@ class LaneProducts {
   }
 
  private:
-  static constexpr int64_t stride = max_candidates + 64 + lanes<T>;
+  static constexpr int64_t stride = most_candidates + 64 + lanes<T>;
 
   T* v_values(int r) { return v_values_ + r * stride; }
   T* y_values(int r) { return y_values_ + r * stride; }
@@ -49,7 +50,7 @@ class LaneProducts {
     return (rows.support ? rows.support : words_) + r * rows.words;
   }
 
-  // Lists and prefetches a row's weights; returns their number, which is not exact beyond max_candidates.
+  // Lists and prefetches a row's weights; returns their number, which is not exact beyond most_candidates.
   int find(const ProductGroup<T>& rows, int r) {
     if (!rows.support) positive_bits(rows.y + r * rows.d, rows.d, words_ + r * rows.words);
     const uint64_t* const words = support(rows, r);
@@ -59,7 +60,7 @@ class LaneProducts {
     int count = 0;
     for (int64_t i = 0; i < rows.words; ++i) {
       const uint64_t word = words[i];
-      if (count + __builtin_popcountll(word) > max_candidates) return max_candidates + 1;
+      if (count + __builtin_popcountll(word) > most_candidates) return most_candidates + 1;
       if (joined_words) joined |= compact_bits(joined_words[i], word) << count;
       count += list_bits(word, static_cast<int32_t>(64 * i), positions_[r] + count);
     }
@@ -93,7 +94,7 @@ class LaneProducts {
   }
 
   void pad(int r, int count) {
-    for (int k = count; k < max_candidates; k += lanes<T>) {
+    for (int k = count; k < most_candidates; k += lanes<T>) {
       store<T>(v_values(r) + k, Vec<T>{});
       store<T>(y_values(r) + k, Vec<T>{});
     }
@@ -105,7 +106,7 @@ class LaneProducts {
     rows_to_lanes<T>(v_values(0), stride, count, v_);
     if (reads_weights) rows_to_lanes<T>(y_values(0), stride, count, y_);
     const Where<T> all = from_bits<T>(all_lanes<T>);
-    Vec<T> roots[max_candidates], sums[Product::sums] = {}, factors[Product::factors];
+    Vec<T> roots[most_candidates], sums[Product::sums] = {}, factors[Product::factors];
     for (int k = 0; k < count; ++k) {
       if (Product::reads_weights) roots[k] = Product::template root<T>(y_[k], less_one);
       Product::template add<T>(all, y_[k], roots[k], v_[k], sums);
@@ -118,10 +119,10 @@ class LaneProducts {
   }
 
   uint64_t* words_;
-  int32_t positions_[lanes<T>][max_candidates + 4];
+  int32_t positions_[lanes<T>][most_candidates + 4];
   Int<T> joined_[lanes<T>];
   T counts_[lanes<T>];
-  Vec<T> v_[max_candidates], y_[max_candidates];
+  Vec<T> v_[most_candidates], y_[most_candidates];
   T v_values_[lanes<T> * stride], y_values_[lanes<T> * stride];
 };
 

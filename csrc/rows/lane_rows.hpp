@@ -41,7 +41,8 @@ class LaneRows {
   }
 
  private:
-  static constexpr int64_t stride = max_candidates + 64 + lanes<T>;
+  static constexpr int most_candidates = lane_candidates<Mapping>;
+  static constexpr int64_t stride = most_candidates + 64 + lanes<T>;
 
   T* values(int r) { return values_ + lanes<T> + r * stride; }
 
@@ -96,10 +97,10 @@ class LaneRows {
       int count = 0;
       if (length) {
         const auto cut = mapping_.row_cut(r, cut_[r], gamma, (deleted_ >> r & 1) != 0);
-        count = static_cast<int>(find_row_candidates(rows, r, top_[r], cut, max_candidates, values(r), words));
+        count = static_cast<int>(find_row_candidates(rows, r, top_[r], cut, most_candidates, values(r), words));
       }
       for (int64_t i = words_of(length); i < row_words; ++i) words[i] = 0;
-      if (count > max_candidates ||
+      if (count > most_candidates ||
           (count && !mapping_.add_row(r, {rows.x[r], length, top_[r], rows.theta[r], words, count,
                                           (deleted_ >> r & 1) != 0, gamma, rows.errors[r]}))) {
         left |= 1u << r;
@@ -107,7 +108,7 @@ class LaneRows {
       }
       for (int k = 0; rows.scaled && k < count; k += lanes<T>)
         store<T>(values(r) + k, load(values(r) + k) * splat(rows.scale[r]));
-      for (int k = 0; k < max_candidates; k += lanes<T>) store<T>(values(r) + count + k, splat(nothing<T>));
+      for (int k = 0; k < most_candidates; k += lanes<T>) store<T>(values(r) + count + k, splat(nothing<T>));
       if (count == 0) values(r)[0] = 0;
       p_.counts[r] = count;
       p_.count = count > p_.count ? count : p_.count;
@@ -128,7 +129,7 @@ class LaneRows {
   uint32_t deleted_ = 0;  // rows that may have scores of -inf
   typename Mapping::template Lanes<T> mapping_;
   LaneProblem<T> p_;
-  Vec<T> y_[max_candidates];
+  Vec<T> y_[most_candidates];
   T top_[lanes<T>], cut_[lanes<T>];
   T values_[lanes<T> * (stride + 1)] = {};
 };

@@ -106,7 +106,8 @@ class LevelRows {
     for (int lane = 0; lane < filled_; ++lane) {
       const int count = static_cast<int>(p_.counts[lane]);
       T* const values = values_ + lanes<T>;
-      for (int k = 0; k < max_candidates; ++k) values[k] = k < count ? static_cast<T>(y[k][lane]) : T(0);
+      for (int k = 0; k < count; ++k) values[k] = static_cast<T>(y[k][lane]);
+      for (int k = count; k < max_candidates; k += lanes<T>) store<T>(values + k, Vec<T>{});
       out.write_candidates(row_[lane], values, words(rows, row_[lane]), count,
                            [&] { return equal_neighbours(values) & adjacent_[lane]; });
     }

@@ -27,7 +27,7 @@ class PowerRows {
   // cut was too high.
   template <class Out>
   uint32_t run(const RowGroup<T>& rows, uint32_t wanted, Out& out) {
-    const Powers powers(load(rows.theta) - splat(T(1)) + load(rows.theta_rest));
+    const Powers powers(load(rows.theta) - splat(T(1)), load(rows.theta_rest));
     integer_exponents(load(rows.theta), load(rows.theta_rest), integers_);
     const Vec<T> start = guess(rows, wanted, powers);
     const uint32_t found = gather(rows, wanted), few = few_candidates(found);
@@ -55,12 +55,7 @@ class PowerRows {
       store<T>(maxima + r * lanes<T>, row);
     }
     Vec<T> x[lanes<T>];
-    rows_to_lanes<T>(maxima, lanes<T>, lanes<T>, x);
-    Vec<T> top = x[0];
-    for (int k = 1; k < lanes<T>; ++k) top = larger(x[k], top);
-    for (int k = 0; k < lanes<T>; ++k) x[k] -= top;
-    for (int k = 0; rows.scaled && k < lanes<T>; ++k) x[k] *= load(rows.scale);
-    store<T>(top_, top);
+    store<T>(top_, relative_maxima(rows, maxima, x));
     const Vec<T> start = guess_roots<T>(x, lanes<T>, powers, integers_, wanted);
     const Vec<T> cut = splat(T(-1 - 32 * rounding<T>)) * start / powers.c();
     store<T>(cut_, rows.scaled ? cut * load(rows.gamma) * splat(1 + 8 * rounding<T>) : cut);
@@ -154,6 +149,7 @@ class PowerRows {
     RootSearch<Powers> search(powers, *m, wanted);
     double sums[3][lanes<T>] = {};
     store<T>(exponents_, powers.exponent);
+    store<T>(exponent_rests_, powers.exponent_rest);
     store<T>(least_rough_, least_share<T>(powers.exponent, rough_digits));
     store<T>(least_, least_share<T>(powers.exponent, careful_digits));
     uint32_t open = wanted, doubtful = 0;  // settled rows take one more pass
@@ -167,7 +163,7 @@ class PowerRows {
           doubtful |= add_up(r, pass,
                              IntegerTerms<T, RowExponent<T>>{exponent, splat(least_rough_[r]), splat(least_[r])}, sums);
         } else {
-          doubtful |= add_up(r, pass, GeneralTerms<T>{splat(exponents_[r])}, sums);
+          doubtful |= add_up(r, pass, GeneralTerms<T>{splat(exponents_[r]), splat(exponent_rests_[r])}, sums);
         }
       }
       for (int h = 0; h < 2; ++h) {
@@ -208,12 +204,12 @@ class PowerRows {
     const CarefulRate<T> rate{splat(pass.rates[r]), splat(pass.rests[r])};
     const auto careful = [&](Vec<T> x) { return terms.careful(x, rate); };
     if (pass.rough >> r & 1) {
-      add_terms(r, sums, 1.0, [&](Vec<T> x) { return terms.rough(x, rate.first); });
+      add_terms<8>(r, sums, 1.0, [&](Vec<T> x) { return terms.rough(x, rate.first); });
     } else if (pass.moving >> r & 1) {
-      add_terms(r, sums, 1 / careful_scale<double>, careful);
+      add_terms<2>(r, sums, 1 / careful_scale<double>, careful);
     } else {
       DoubtfulWeights<T> doubtful{{splat(pass.w[r]), splat(pass.low_r[r]), splat(pass.high_r[r])}};
-      add_terms(r, sums, 1 / careful_scale<double>, careful, [&](T* x, const CarefulTerms<T>& added) {
+      add_terms<2>(r, sums, 1 / careful_scale<double>, careful, [&](T* x, const CarefulTerms<T>& added) {
         store<T>(x, added.r);
         doubtful.add(added);
       });
@@ -227,10 +223,12 @@ class PowerRows {
     void operator()(T*, const Terms&) const {}
   };
 
-  // The sums of a row's terms, times `unit`; calls visit(x, terms) for every vector x.
-  template <class Terms, class Visit = Ignore>
+  // The sums of a row's terms, times `unit`; calls visit(x, terms) for every vector x. Stretches of so many vectors are
+  // added up without compensation: rounding does not grow with the row, and the sum of two equal terms is exact.
+  template <int vectors, class Terms, class Visit = Ignore>
   REGMAX_INLINE void add_terms(int r, double (&sums)[3][lanes<T>], double unit, const Terms& terms_of,
                                const Visit& visit = {}) {
+    constexpr int64_t stretch = vectors * lanes<T>;
     T* const x = scores(r);
     LaneSum<T> totals[3];
     for (int64_t begin = 0; begin < counts_[r]; begin += stretch) {
@@ -241,11 +239,11 @@ class PowerRows {
         visit(x + i, terms);
         s += terms.r;
         c += terms.power;
-        rw += terms.rw;
+        if (Powers::needs_r) rw += terms.rw;
       }
       totals[0].add(s);
       totals[1].add(c);
-      totals[2].add(rw);
+      if (Powers::needs_r) totals[2].add(rw);
     }
     for (int k = 0; k < 3; ++k) sums[k][r] = sum_lanes(totals[k].total) * unit;
   }
@@ -265,7 +263,7 @@ class PowerRows {
       } else {
         for (int c = 0; c < size; ++c) {
           const uint32_t chosen = lanes_of<T>(word, c * lanes<T>);
-          const Vec<T> weights = expand(chosen, load(values)) / sum;
+          const Vec<T> weights = share_of<T>(expand(chosen, load(values)), sum);
           values += __builtin_popcount(chosen);
           const uint32_t positive = bits(greater(weights, Vec<T>{}));
           support |= static_cast<uint64_t>(positive) << (c * lanes<T>);
@@ -278,7 +276,6 @@ class PowerRows {
   }
 
   static constexpr int64_t few_stride = few_powers + lanes<T>;
-  static constexpr int64_t stretch = 8 * lanes<T>;  // partial sums: their rounding does not grow with the row
 
   uint64_t* words_;
   T* copies_;
@@ -287,7 +284,7 @@ class PowerRows {
   const T* values_[lanes<T>];  // the terms r of a row's candidates, scaled
   int integers_[lanes<T>];     // 1/a - 1 of the rows for which it is an integer, else 0
   T top_[lanes<T>], cut_[lanes<T>], sums_[lanes<T>];
-  T exponents_[lanes<T>], least_rough_[lanes<T>], least_[lanes<T>];
+  T exponents_[lanes<T>], exponent_rests_[lanes<T>], least_rough_[lanes<T>], least_[lanes<T>];
   T few_[lanes<T> * few_stride];
 };
 

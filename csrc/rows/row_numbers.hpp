@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "mappings/mapping.hpp"
 #include "rows/dense_rows.hpp"
@@ -31,21 +32,16 @@ class RowSupport {
   // `kept` are the bits of the kept positions. The row has no weights (m = 0) if it has no kept positions, or is
   // NaN.
   CompactedRow<T> compact(int64_t i, const T* others, const uint64_t* kept) {
+    const uint64_t* const chosen = choose(i, kept);
+    CompactedRow<T> row = gather(i, others, chosen);
+    if (has_gaps && row.m > 0) find_gaps(chosen, kept, row.m);
+    row.apart = has_gaps ? w_.joined : nullptr;
+    return row;
+  }
+
+  // The bits of a row's weights.
+  const uint64_t* choose(int64_t i, const uint64_t* kept) {
     const T* const y = call_.y + i * call_.d;
-    const uint64_t* const chosen = choose(i, y, kept);
-    T *const weights = static_cast<T*>(w_.candidates), *const compacted = static_cast<T*>(w_.compacted);
-    const int64_t m = gather(y, others, chosen, weights, compacted);
-    if (has_gaps && m > 0) find_gaps(chosen, kept, m);
-    return {weights, compacted, nullptr, m, has_gaps ? w_.joined : nullptr};
-  }
-
-  // A number of a row without weights: NaN if the row is NaN.
-  double without_weights(int64_t i, double value) const {
-    return call_.is_nan(i) ? std::numeric_limits<double>::quiet_NaN() : value;
-  }
-
- private:
-  const uint64_t* choose(int64_t i, const T* y, const uint64_t* kept) {
     if (!Mapping::on_simplex && !call_.is_nan(i)) return kept;
     if (Mapping::on_simplex && call_.support) return bits_row(call_.support, i, call_.d);
     if (Mapping::on_simplex) {
@@ -56,8 +52,10 @@ class RowSupport {
     return w_.chosen;
   }
 
-  // Few weights are gathered one by one.
-  int64_t gather(const T* y, const T* others, const uint64_t* chosen, T* weights, T* compacted) const {
+  // The weights of row i, and other numbers, at the chosen positions. Few are gathered one by one.
+  CompactedRow<T> gather(int64_t i, const T* others, const uint64_t* chosen) const {
+    const T* const y = call_.y + i * call_.d;
+    T *const weights = static_cast<T*>(w_.candidates), *const compacted = static_cast<T*>(w_.compacted);
     int64_t m = 0;
     for (int64_t word = 0; word < words_; ++word) {
       const int64_t at = 64 * word;
@@ -67,14 +65,20 @@ class RowSupport {
         continue;
       }
       for (uint64_t rest = chosen[word]; rest; rest &= rest - 1, ++m) {
-        const int64_t i = at + __builtin_ctzll(rest);
-        weights[m] = y[i];
-        compacted[m] = others[i];
+        const int64_t k = at + __builtin_ctzll(rest);
+        weights[m] = y[k];
+        compacted[m] = others[k];
       }
     }
-    return m;
+    return {weights, compacted, nullptr, m};
   }
 
+  // A number of a row without weights: NaN if the row is NaN.
+  double without_weights(int64_t i, double value) const {
+    return call_.is_nan(i) ? std::numeric_limits<double>::quiet_NaN() : value;
+  }
+
+ private:
   // The flags `apart` of a CompactedRow, in w.joined.
   void find_gaps(const uint64_t* chosen, const uint64_t* kept, int64_t m) {
     uint8_t* const apart = w_.joined;
@@ -99,20 +103,87 @@ class RowSupport {
   int64_t words_;
 };
 
+// Whether the gradients of strengths are finished one row per lane.
+template <class Mapping, class = void>
+constexpr bool has_grads = false;
+template <class Mapping>
+constexpr bool has_grads<Mapping, std::void_t<typename Mapping::Grads>> = true;
+
 // The derivatives of <v, y> in the strengths, a number per row, from the finished Jacobian product.
 template <class T, class Mapping>
 class StrengthGrads {
  public:
   StrengthGrads(const Rows<T>& call, Workspace& w) : call_(call), w_(w), support_(call, w) {}
 
-  // After J v / gamma of row i is written.
-  void add_row(int64_t i) {
-    const StrengthGrad grads = find_grads(i);
+  // After J v / gamma of `count` rows is written, at most as many as a vector has lanes.
+  void add_rows(int64_t first, int count) {
+    if constexpr (has_grads<Mapping>) {
+      add_group(first, count);
+    } else {
+      for (int64_t i = first; i < first + count; ++i) put(i, find_grads(i));
+    }
+  }
+
+ private:
+  void put(int64_t i, const StrengthGrad& grads) {
     if (call_.theta_grad) call_.theta_grad[i] = call_.gamma.of(i) * grads.theta;  // the product is J v / gamma
     if (call_.gamma_grad) call_.gamma_grad[i] = grads.gamma;
   }
 
- private:
+  // Sums row by row, then the gradients of all rows.
+  void add_group(int64_t first, int count) {
+    using Grads = typename Mapping::Grads;
+    constexpr int halves = lanes<T> / lanes<double>;
+    Vec<double> sums[Grads::sums][lanes<T>];
+    double thetas[lanes<T>];
+    uint32_t empty = 0;
+    for (int r = 0; r < lanes<T>; ++r) {
+      const int64_t i = first + (r < count ? r : 0);
+      thetas[r] = call_.theta.of(i);
+      Vec<double> row[Grads::sums];
+      if (r >= count || !add_up<Grads>(i, static_cast<T>(thetas[r] - 1), row)) {
+        empty |= 1u << r;
+        for (int k = 0; k < Grads::sums; ++k) row[k] = splat(1.0);
+      }
+      for (int k = 0; k < Grads::sums; ++k) sums[k][r] = row[k];
+    }
+    for (int h = 0; h < halves; ++h) {
+      Vec<double> totals[Grads::sums];
+      for (int k = 0; k < Grads::sums; ++k) totals[k] = sum_rows<double>(sums[k] + h * lanes<double>);
+      const typename Grads::template Of<Vec<double>> grads(totals, load(thetas + h * lanes<double>));
+      for (int k = 0; k < lanes<double>; ++k) {
+        const int r = h * lanes<double> + k;
+        if (r >= count) break;
+        const double none = empty >> r & 1 ? support_.without_weights(first + r, 0) : 0;
+        put(first + r, empty >> r & 1 ? StrengthGrad{none, none} : StrengthGrad{grads.strength[k], grads.gamma[k]});
+      }
+    }
+  }
+
+  // The sums of row i by lane; false if it has no weights. Rows with few weights are compacted.
+  template <class Grads>
+  bool add_up(int64_t i, T less_one, Vec<double>* totals) {
+    const int64_t d = call_.d;
+    const uint64_t* const chosen = support_.choose(i, nullptr);
+    const int64_t m = count_bits(chosen, d);
+    if (m == 0) return false;
+    CompactedRow<T> row{call_.y + i * d, call_.out + i * d, nullptr, d};
+    if (d > few_vectors * lanes<T> && m * summed_share < d) row = support_.gather(i, row.v, chosen);
+    constexpr int64_t stretch = 16 * lanes<T>;
+    for (int k = 0; k < Grads::sums; ++k) totals[k] = Vec<double>{};
+    for (int64_t begin = 0; begin < row.m; begin += stretch) {
+      Vec<T> sums[Grads::sums] = {};
+      const int64_t end = row.m - begin < stretch ? row.m : begin + stretch;
+      for (int64_t at = begin; at < end; at += lanes<T>) {
+        const int64_t left = row.m - at;
+        Grads::template add<T>(load_left(row.y + at, left, T(0)), load_left(row.v + at, left, T(0)), splat(less_one),
+                               sums);
+      }
+      for (int k = 0; k < Grads::sums; ++k) totals[k] += add_halves(sums[k]);
+    }
+    return true;
+  }
+
   StrengthGrad find_grads(int64_t i) {
     const int64_t d = call_.d;
     const double theta = call_.theta.of(i);

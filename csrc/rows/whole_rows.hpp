@@ -122,12 +122,7 @@ class MomentRows {
       store<T>(maxima + r * lanes<T>, row);
     }
     Vec<T> x[lanes<T>];
-    rows_to_lanes<T>(maxima, lanes<T>, lanes<T>, x);
-    Vec<T> top = x[0];
-    for (int k = 1; k < lanes<T>; ++k) top = larger(x[k], top);
-    for (int k = 0; k < lanes<T>; ++k) x[k] -= top;
-    for (int k = 0; rows.scaled && k < lanes<T>; ++k) x[k] *= load(rows.scale);
-    store<T>(top_, top);
+    store<T>(top_, relative_maxima(rows, maxima, x));
     store<T>(tau_, Moments<T>::guess(x, vectors <= 4) - splat(16 * rounding<T>));
   }
 
@@ -200,16 +195,39 @@ class MomentRows {
     Vec<T> rest{};
     if (sizeof(T) == sizeof(double) || !is_long) {
       far = Moments<T>::template find_step<T>(sums, count, tau, &step, &factor);
-    } else if constexpr (sizeof(T) == sizeof(float)) {
-      far = find_step_in_double(count, tau, &step, &rest, &factor);
+    }
+    if constexpr (sizeof(T) == sizeof(float)) {
+      if (is_long || loses_digits(sums, count, factor)) far = find_step_in_double(count, tau, &step, &rest, &factor);
     }
     // The threshold in two numbers: a score as large as the first loses nothing when it is subtracted.
     const Vec<T> moved = tau + step, part = moved - tau;
+    rest += (tau - (moved - part)) + (step - part);
+    if constexpr (sizeof(T) == sizeof(float) && powers > 2)
+      fit(times_plus(-count, step, sums[0]) * factor, -moved, &rest, &factor);
     store<T>(threshold_, moved);
-    store<T>(rest_, (tau - (moved - part)) + (step - part) + rest);
+    store<T>(rest_, rest);
     store<T>(step_, step);
     store<T>(factor_, factor);
     return {undefined, far};
+  }
+
+  // Fits the factor of the weights, factor * z * z, to the rounding of z and of its square, which is the same in all
+  // weights of a row with equal scores. `ratio` is S_1 / S_2, and `top` the largest z without its rest. The rest of the
+  // threshold counts only if there are many small weights, so that the largest z is larger than S_2 / S_1.
+  static void fit(Vec<T> ratio, Vec<T> top, Vec<T>* rest, Vec<T>* factor) {
+    const Where<T> counts = greater(top * ratio, splat(T(1.5)));
+    const Vec<T> dropped = select(counts, Vec<T>{}, *rest);
+    *rest = select(counts, *rest, Vec<T>{});
+    const Vec<T> z = top - *rest, square = z * z, lost = (top - z) - *rest;
+    const Vec<T> change = times_plus(z + z, lost, product_error<T>(z, z, square)) / square;
+    *factor = times_plus(*factor, times_plus(dropped * ratio, splat(T(-2)), change), *factor);
+  }
+
+  // Whether the step changes the sum of squares much in a short row, too, many of whose weights may be equal: they have
+  // the same rounding errors. Only sqpnormmax, which has three sums, divides by it.
+  static bool loses_digits(const Vec<T>* sums, Vec<T> count, Vec<T> factor) {
+    if (powers < 3) return false;
+    return bits(greater(sums[powers - 2] * factor, splat(T(1.25)))) & bits(greater(count, splat(T(8))));
   }
 
   // The sums of long rows lose too many digits in float32 when they are moved to the new threshold.

@@ -9,6 +9,9 @@ namespace regmax::REGMAX_ISA {
 // The lane tier solves rows with at most this many candidates: two vectors of float32 bits fit a word, and
 // the quadratic solvers (taut strings, sorted pooling) stay below the cost of screening.
 constexpr int max_candidates = 32;
+// The same for entmax at alpha = 1.5, whose solver takes linear time: of N(0, 1) rows of 2,048 scores 4 % have more
+// than 32 weights, and one in 3,000 more than 48.
+constexpr int many_candidates = 48;
 
 // Rows of powers with at most this many candidates are solved one per lane: forward passes over rows of 16 scores N(0,
 // 1) take 0.7 to 0.75 of the time (entmax and sqpnormmax with strength 1.9; loaded machine). Other numbers were not
@@ -42,16 +45,23 @@ constexpr int64_t whole_first_sparsemax_with_maxima = 256;
 constexpr int64_t whole_first_power_product = 32;
 // Rows with at most one weight in this many scores are compacted for them.
 constexpr int64_t sparse_share = 8;
+// Gradients of the strengths of powers pass over rows of at most two vectors, and over rows of which more than a third
+// has weight; the weights of others are compacted. Estimated from the cost of a vector's powers, 15 ns.
+constexpr int64_t few_vectors = 2, summed_share = 3;
+// Rows of fusedmax with at most this many weights add up the gradients of their strengths weight by weight.
+constexpr int64_t few_weights = 8;
 // Rows with more joined weights than this are averaged by the lane tier or by prefix sums.
 constexpr int most_joined = 16;
 // A fusedmax row of more scores, all candidates, leaves the lane tier, where taut strings take quadratic
 // time.
 constexpr int long_chain = 16;
 
-// From this row length on, entmax at alpha = 1.5 finds its cut from this many vectors of maxima instead of one: of N(0,
-// 1) rows of 512 and 2,048 scores, 1 and 11 % have more than 32 candidates instead of 9 and 35 %.
+// From this row length on, entmax at alpha = 1.5 finds its cut from this many vectors of maxima instead of one. Of N(0,
+// 1) rows of 2,048 scores, 0.2 % then have more than 48 candidates instead of 1 % (AVX-512). The forward pass over rows
+// of 1,024, 2,048 and 4,096 scores takes 0.71, 1.38 and 2.54 us with two, 0.78, 1.27 and 2.75 with one, 0.85, 1.72 and
+// 2.77 with four (loaded machine).
 constexpr int64_t many_maxima_row = 512;
-constexpr int entmax_maxima_vectors = 4;
+constexpr int entmax_maxima_vectors = 2;
 
 // --- Passes over rows (simd/) ---
 // Up to this length all 64-score words are expanded: an empty word costs less than a mispredicted branch.
@@ -80,6 +90,9 @@ constexpr int few_sizes = 8;
 constexpr int64_t string_readings = 6, first_readings = 128;
 // The same in lanes, from which rows go to the level tier.
 constexpr int64_t lane_readings = 4, first_lane_readings = 32;
+
+// Taut strings with shorter segments on average find the segments' sums as differences of prefix sums.
+constexpr int64_t summed_segment = 8;
 
 // Rounds of screening by level sets (algorithms/lane_levels.hpp), each about 0.3 ns a score; most rows settle in 3
 // to 6.

@@ -52,14 +52,19 @@ constexpr T exp2_coefficient(int k) {
   return static_cast<T>(coefficient);
 }
 
-// 2^x for `low` <= x < bias; with `up`, 2^(x + up), which does not round x + up.
-template <class T, int terms = FloatBits<T>::exp_terms, int up = 0>
-REGMAX_INLINE Vec<T> normal_exp2(Vec<T> x) {
-  using Bits = FloatBits<T>;
-  const Vec<T> shifter = splat(Bits::shifter + up), shifted = x + shifter, f = x - (shifted - shifter);
+// 2^(f + k) for |f| at most about 1/2 and the integer k in the low bits of `shifted`.
+template <class T, int terms>
+REGMAX_INLINE Vec<T> shifted_exp2(Vec<T> f, Vec<T> shifted) {
   Vec<T> series = splat(exp2_coefficient<T>(terms));
   for (int k = terms - 1; k >= 0; --k) series = times_plus(series, f, splat(exp2_coefficient<T>(k)));
-  return as_numbers<T>(add_modulo<T>(as_integers<T>(series), as_integers<T>(shifted) << Bits::mantissa));
+  return as_numbers<T>(add_modulo<T>(as_integers<T>(series), as_integers<T>(shifted) << FloatBits<T>::mantissa));
+}
+
+// 2^x for `low` <= x < bias.
+template <class T, int terms = FloatBits<T>::exp_terms>
+REGMAX_INLINE Vec<T> normal_exp2(Vec<T> x) {
+  const Vec<T> shifter = splat(FloatBits<T>::shifter), shifted = x + shifter;
+  return shifted_exp2<T, terms>(x - (shifted - shifter), shifted);
 }
 
 // 2^x - 1 for 0 <= x < bias, with a small relative error also near 0.
@@ -100,18 +105,51 @@ REGMAX_INLINE Vec<T> split_exponent(Vec<T> x, Vec<T>* f) {
 
 constexpr double log2_e = 1.4426950408889634074, ln_2 = 0.69314718055994530942;
 
+// ln(1 + h) - h for h in [sqrt(1/2) - 1, sqrt(2) - 1): ln(1 + h) = 2 atanh t, and 2 t = h - t h.
+template <class T>
+REGMAX_INLINE Vec<T> ln_rest(Vec<T> h) {
+  using Bits = FloatBits<T>;
+  const Vec<T> t = h / (h + splat(T(2))), square = t * t;
+  Vec<T> series = splat(T(2) / T(2 * Bits::log_terms + 1));
+  for (int j = Bits::log_terms - 1; j > 0; --j) series = times_plus(series, square, splat(T(2) / T(2 * j + 1)));
+  return t * (series * square - h);
+}
+
+// 1 / x up to 13 %, for positive normal x; exactly at powers of two, between which it is linear.
+template <class T>
+REGMAX_INLINE Vec<T> rough_inverse(Vec<T> x) {
+  const IntVec<T> one = as_integers<T>(splat(T(1)));
+  return as_numbers<T>(one + (one - as_integers<T>(x)));
+}
+
 // log2 x for normal positive x. The relative error is small near 1, too.
 template <class T>
 REGMAX_INLINE Vec<T> log2_of(Vec<T> x) {
-  using Bits = FloatBits<T>;
   Vec<T> f;
-  const Vec<T> exponent = split_exponent<T>(x, &f);
-  // ln f = 2 atanh t, written as h - t (h - rest) with h = f - 1, which is exact.
-  const Vec<T> h = f - splat(T(1)), t = h / (h + splat(T(2))), square = t * t;
-  Vec<T> series = splat(T(2) / T(2 * Bits::log_terms + 1));
-  for (int j = Bits::log_terms - 1; j > 0; --j) series = times_plus(series, square, splat(T(2) / T(2 * j + 1)));
-  const Vec<T> ln_f = h - t * (h - series * square);  // 2 t = h - t h
-  return times_plus(ln_f, splat(T(log2_e)), exponent);
+  const Vec<T> exponent = split_exponent<T>(x, &f), h = f - splat(T(1));  // exact
+  return times_plus(h + ln_rest<T>(h), splat(T(log2_e)), exponent);
+}
+
+// x^power, times 2^up, for normal x, and for powers of at least 2^lowest: smaller ones become this number. Both x and
+// the power are given in two parts. The digits that rounding takes from power * log2 x count if it is large.
+template <class T, int up>
+REGMAX_INLINE Vec<T> accurate_power(Vec<T> x, Vec<T> x_rest, Vec<T> power, Vec<T> power_rest, T lowest) {
+  constexpr T scale = T(log2_e), scale_rest = T(log2_e - static_cast<double>(scale));
+  const Vec<T> factor = power * splat(scale);
+  const Vec<T> factor_rest =
+      times_plus(power, splat(scale_rest), product_error<T>(power, splat(scale), factor)) + power_rest * splat(scale);
+  Vec<T> f;
+  const Vec<T> exponent = split_exponent<T>(x, &f), h = f - splat(T(1));
+  // power * exponent + factor * (ln f + x_rest / x), each product with its rest
+  const Vec<T> first = power * exponent, second = factor * h, logarithm = first + second;
+  const Vec<T> first_rest = times_plus(power_rest, exponent, product_error<T>(power, exponent, first));
+  const Vec<T> second_rest = times_plus(factor_rest, h, product_error<T>(factor, h, second));
+  const Vec<T> small = times_plus(x_rest, rough_inverse<T>(x), ln_rest<T>(h));
+  const Vec<T> rest = ((first - logarithm) + second) + times_plus(factor, small, first_rest + second_rest);
+  const Vec<T> shifter = splat(FloatBits<T>::shifter + up);
+  const Vec<T> shifted = larger(logarithm + rest, splat(lowest)) + shifter;
+  const Vec<T> fraction = larger((logarithm - (shifted - shifter)) + rest, splat(T(-0.75)));
+  return shifted_exp2<T, FloatBits<T>::exp_terms>(fraction, shifted);
 }
 
 // log2(1 - s) for s in [0, 1): the logarithm of w = 1 - s, and what rounding took from w.

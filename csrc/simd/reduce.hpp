@@ -43,11 +43,15 @@ inline Vec<float> narrow(const Vec<double>* wide) {
   return v;
 }
 
-inline double sum_lanes(Vec<float> v) {
+// The sum of the two halves of a vector, in double; vectors of double stay as they are.
+REGMAX_INLINE Vec<double> add_halves(Vec<float> v) {
   Vec<double> wide[2];
   widen(v, wide);
-  return sum_lanes(wide[0] + wide[1]);
+  return wide[0] + wide[1];
 }
+REGMAX_INLINE Vec<double> add_halves(Vec<double> v) { return v; }
+
+inline double sum_lanes(Vec<float> v) { return sum_lanes(add_halves(v)); }
 
 template <class T>
 inline T max_lanes(Vec<T> v) {
@@ -61,11 +65,7 @@ inline void sum_rows_in_double(const Vec<float>* v, Vec<double> (&sums)[2]) {
   constexpr int half = lanes<double>;
   for (int h = 0; h < 2; ++h) {
     Vec<double> rows[half];
-    for (int r = 0; r < half; ++r) {
-      Vec<double> wide[2];
-      widen(v[h * half + r], wide);
-      rows[r] = wide[0] + wide[1];
-    }
+    for (int r = 0; r < half; ++r) rows[r] = add_halves(v[h * half + r]);
     sums[h] = add_rows<double>(rows);
   }
 }

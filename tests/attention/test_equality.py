@@ -19,6 +19,7 @@ SIZES = {
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11}
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("mapping", MAPPINGS, ids=str)
 @pytest.mark.parametrize("is_causal", [False, True], ids=["full", "causal"])
 @pytest.mark.parametrize("mask_kind", ["none", "right", "left", "rows"])
@@ -182,6 +183,7 @@ def test_the_gradient_of_the_weights_alone(fused_calls: list[str]) -> None:
     assert fused_calls
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("mapping", MAPPINGS, ids=str)
 @pytest.mark.parametrize("mask_kind", ["none", "right", "left", "rows"])
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])

@@ -58,6 +58,7 @@ def masks(queries: int, keys: int) -> dict[str, torch.Tensor | None]:
     }
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("mapping", MAPPINGS, ids=str)
 @pytest.mark.parametrize("kind", ["few", "one", "many", "long"])
 @pytest.mark.parametrize("layout", ["plain", "heads split", "a part"])

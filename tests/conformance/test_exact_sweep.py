@@ -52,6 +52,15 @@ def test_no_tier_of_the_core_has_a_fault(tier: str | None) -> None:
         ("oscarmax", 0.0, "sawtooth", 3729991, 522, "float32"),
         ("sqpnormmax", 1.5, "at the threshold", 1876085698, 2357, "float32"),
         ("sqpnormmax", 1.5, "tiny", 1818837918, 146, "float64"),
+        ("sqpnormmax", 1.5, "tiny", 1200289328, 63, "float32"),
+        ("sqpnormmax", 1.5, "ties", 1451677778, 59, "float32"),
+        ("sqpnormmax", 1.8, "filled with -1e16", 1001803609, 440, "float32"),
+        ("sqpnormmax", 1.03, "flat", 1654756235, 1129, "float32"),
+        ("entmax", 1.3, "stairs", 1955926279, 1055, "float32"),
+        ("entmax", 1.15, "peak", 1924547107, 2531, "float32"),
+        ("entmax", 4 / 3, "geometric", 1798064997, 328, "float32"),
+        ("entmax", 1.4, "peak", 2116648125, 63, "float32"),
+        ("entmax", 1.9, "offset", 1971968279, 11, "float32"),
     ],
 )
 def test_many_small_numbers_do_not_move_a_large_one(

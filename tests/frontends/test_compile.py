@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from fronts import choose_core
+from long_cases import represented
 from points import interior
 from table import DEFAULTS, Entry
 
@@ -17,6 +18,19 @@ from regmax.kernels import tensors
 # Only tracing can go wrong; `aot_eager` traces forward and backward as inductor does, without its C++ compiler.
 BACKEND = "aot_eager"
 MAPPINGS = pytest.mark.parametrize("entry", DEFAULTS, ids=str)
+SOFTMAX, FUSEDMAX = DEFAULTS[0], DEFAULTS[2]
+# Without the core every mapping is a long graph of its own. With it the graphs differ by a name, so that softmax and
+# one mapping with a strength stand for all.
+EVERY = [(entry, core) for core in (True, False) for entry in DEFAULTS]
+GRAPHS = pytest.mark.parametrize(
+    ("entry", "core"),
+    represented(EVERY, by=[(SOFTMAX, True), (FUSEDMAX, True), *((entry, False) for entry in DEFAULTS)]),
+    ids=str,
+)
+# The same for a test whose graphs are part of those.
+PARTS = pytest.mark.parametrize(
+    ("entry", "core"), represented(EVERY, by=[(SOFTMAX, True), (FUSEDMAX, True), (FUSEDMAX, False)]), ids=str
+)
 
 
 @pytest.fixture(autouse=True)
@@ -38,8 +52,11 @@ def direction(*shape: int) -> torch.Tensor:
     return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
 
 
-@MAPPINGS
-def test_the_function_and_its_backward_compile(entry: Entry, torch_path: str) -> None:
+@PARTS
+def test_the_function_and_its_backward_compile(
+    entry: Entry, core: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose_core(core, monkeypatch)
     x, v = scores(entry).requires_grad_(), direction(3, 6)
     y, expected = compiled(entry)(x), entry(x)
     torch.testing.assert_close(y, expected, rtol=0, atol=1e-14)
@@ -48,7 +65,7 @@ def test_the_function_and_its_backward_compile(entry: Entry, torch_path: str) ->
     assert ours.abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("entry", [DEFAULTS[2]], ids=str)
+@pytest.mark.parametrize("entry", [FUSEDMAX], ids=str)
 def test_inductor_compiles_it(entry: Entry) -> None:
     x, v = scores(entry).requires_grad_(), direction(3, 6)
     y = torch.compile(lambda t: entry(2 * t) + 1, fullgraph=True)(x)
@@ -57,8 +74,9 @@ def test_inductor_compiles_it(entry: Entry) -> None:
     torch.testing.assert_close(ours, torch.autograd.grad(entry(2 * x) + 1, x, v)[0])
 
 
-@MAPPINGS
-def test_masks_and_strengths_compile(entry: Entry, torch_path: str) -> None:
+@GRAPHS
+def test_masks_and_strengths_compile(entry: Entry, core: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    choose_core(core, monkeypatch)
     x, mask = scores(entry).requires_grad_(), torch.tensor([True, True, True, False, True, True])
     name = next(iter(entry.parameters), "gamma")
     theta = torch.tensor(entry.parameters.get(name, 1.0), dtype=torch.float64, requires_grad=True)
@@ -98,8 +116,14 @@ def assert_same(found: Any, expected: Any) -> None:
     torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
 
 
-@LEARNED
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    ("entry", "dtype"),
+    represented(
+        [(entry, dtype) for dtype in (torch.float64, torch.bfloat16) for entry in SPARSE],
+        by=[(SPARSE[0], torch.bfloat16), (FUSEDMAX, torch.float64), (SPARSE[-1], torch.float64)],
+    ),
+    ids=str,
+)
 def test_strengths_compile_to_the_core(
     entry: Entry, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,13 +197,24 @@ TRANSFORMS: dict[str, Callable[[Any, torch.Tensor], Callable[[torch.Tensor], Any
 
 
 # Without the core the graphs are long, and one pooling mapping covers all of them.
-PATHS = [(entry, True) for entry in DEFAULTS] + [(DEFAULTS[2], False)]
+PATHS = [*((entry, True) for entry in DEFAULTS), (FUSEDMAX, False)]
 
 
-@pytest.mark.parametrize(("entry", "core"), PATHS, ids=lambda value: str(value))
-@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize(
+    ("transform", "entry", "core"),
+    represented(
+        [(transform, *path) for transform in TRANSFORMS for path in PATHS],
+        by=[
+            *((transform, FUSEDMAX, True) for transform in TRANSFORMS),
+            ("grad", FUSEDMAX, False),
+            ("jvp", FUSEDMAX, False),
+            ("hessian", SOFTMAX, True),
+        ],
+    ),
+    ids=str,
+)
 def test_transforms_compile(
-    entry: Entry, core: bool, transform: str, monkeypatch: pytest.MonkeyPatch
+    transform: str, entry: Entry, core: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choose_core(core, monkeypatch)
     x = scores(entry, 2)
@@ -187,7 +222,7 @@ def test_transforms_compile(
     torch.testing.assert_close(compiled(function)(x), function(x), rtol=1e-9, atol=1e-12)
 
 
-@MAPPINGS
+@pytest.mark.parametrize("entry", represented(DEFAULTS, by=[SOFTMAX, FUSEDMAX]), ids=str)
 def test_dynamic_shapes_compile(entry: Entry) -> None:
     function = torch.compile(entry, fullgraph=True, backend=BACKEND, dynamic=True)
     for n, d in ((3, 6), (5, 9), (2, 70)):
@@ -195,8 +230,13 @@ def test_dynamic_shapes_compile(entry: Entry) -> None:
         torch.testing.assert_close(function(x), entry(x), rtol=0, atol=1e-6)
 
 
-@MAPPINGS
-def test_max_and_gap_compile(entry: Entry, torch_path: str) -> None:
+@pytest.mark.parametrize(
+    ("entry", "core"),
+    represented(EVERY, by=[(FUSEDMAX, False), *((entry, True) for entry in DEFAULTS)]),
+    ids=str,
+)
+def test_max_and_gap_compile(entry: Entry, core: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    choose_core(core, monkeypatch)
     x = scores(entry).requires_grad_()
 
     def function(x: torch.Tensor) -> torch.Tensor:
@@ -258,6 +298,7 @@ KERNELS = [
 ]
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize(("kernel", "theta"), KERNELS)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("per_row", [False, True])
@@ -274,6 +315,7 @@ def test_opcheck(kernel: str, theta: float, masked: bool, per_row: bool) -> None
     torch.library.opcheck(torch.ops.regmax.argmax, (strided, mask, thetas, theta, kernel))
 
 
+@pytest.mark.pairs
 @LEARNED
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("learned", [False, True])

@@ -23,6 +23,7 @@ VIEWS = {
 }
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("dim", [0, 1, -1])
 def test_numpy_strides_do_not_matter(entry: Entry, view: str, dim: int) -> None:
@@ -45,6 +46,7 @@ TENSOR_VIEWS = {
 }
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("view", TENSOR_VIEWS)
 @pytest.mark.parametrize("dim", [0, 1, -1])
 def test_tensor_strides_do_not_matter(entry: Entry, torch_path: str, view: str, dim: int) -> None:
@@ -61,6 +63,7 @@ def test_tensor_strides_do_not_matter(entry: Entry, torch_path: str, view: str, 
     torch.testing.assert_close(ours, expected)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
 def test_every_rank_and_every_dim_agree_with_rows(entry: Entry, front: Front, rank: int) -> None:
     x = RNG.normal(size=(4, 2, 3, 2, 5)[:rank])
@@ -72,6 +75,7 @@ def test_every_rank_and_every_dim_agree_with_rows(entry: Entry, front: Front, ra
         np.testing.assert_allclose(front(lambda a, dim=dim: entry(a, dim), x), expected, rtol=0, atol=1e-15)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("rank", [2, 3, 4])
 def test_a_mask_moves_with_dim(entry: Entry, front: Front, rank: int) -> None:
     x = RNG.normal(size=(4, 2, 3, 5)[:rank])
@@ -85,6 +89,7 @@ def test_a_mask_moves_with_dim(entry: Entry, front: Front, rank: int) -> None:
 HALF = [torch.float16, torch.bfloat16]
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("dtype", [*HALF, torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("d", [3, 100, 2049])
 def test_tensor_types_are_kept_and_sum_to_one(

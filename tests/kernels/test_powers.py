@@ -90,3 +90,48 @@ def test_jacobian_of_sqpnormmax_of_long_flat_rows(p: float, tier: str | None) ->
     with forced_tier(tier):
         product = native.jacobian_product("sqpnormmax", y, v, None, p)
     assert np.abs(product - exact).max() < 2e-6 * np.abs(exact).max()
+
+
+def tiny_weights(d: int) -> np.ndarray:
+    """Rows with weights below the normal float32 numbers at p = 1.01."""
+    x = np.zeros((32, d), np.float32)
+    x[:, 1::2] = -np.linspace(0.4, 0.7, 32, dtype=np.float32)[:, None]
+    return x
+
+
+@lengths
+def test_weights_below_the_normal_numbers_are_rounded_once(d: int) -> None:
+    x = tiny_weights(d)
+    exact = native.argmax("sqpnormmax", x.astype(np.float64), None, 1.01)
+    y = native.argmax("sqpnormmax", x, None, 1.01)
+    tiny = np.finfo(np.float32).tiny
+    assert ((y > 0) & (y < tiny)).any()
+    small = exact < tiny
+    np.testing.assert_allclose(
+        y[small], exact[small], rtol=2e-4, atol=2 * np.finfo(np.float32).smallest_subnormal
+    )
+
+
+@lengths
+def test_products_hold_next_to_weights_below_the_normal_numbers(d: int) -> None:
+    y = native.argmax("sqpnormmax", tiny_weights(d), None, 1.01)
+    v = rows(d, len(y))
+    exact = native.jacobian_product("sqpnormmax", y.astype(np.float64), v.astype(np.float64), None, 1.01)
+    product = native.jacobian_product("sqpnormmax", y, v, None, 1.01)
+    np.testing.assert_allclose(product, exact, rtol=1e-4, atol=1e-4)
+    assert not product[y < np.finfo(np.float32).tiny].any()
+
+
+@pytest.mark.parametrize("d", [600, 2100])
+def test_entmax_rows_with_about_48_candidates(d: int) -> None:
+    generator = np.random.default_rng(d)
+    x = -8 - generator.random((64, d), np.float32)
+    for r in range(64):
+        x[r, generator.permutation(d)[: r + 20]] = 0.05 * generator.standard_normal(r + 20)
+    y, v = native.argmax("entmax", x, None, 1.5), rows(d)
+    exact = native.argmax("entmax", x.astype(np.float64), None, 1.5)
+    np.testing.assert_allclose(y, exact, atol=1e-7)
+    assert set((y > 0).sum(axis=1)) >= {40, 47, 48, 49, 60}
+    product = native.jacobian_product("entmax", y, v, None, 1.5)
+    wanted = native.jacobian_product("entmax", exact, v.astype(np.float64), None, 1.5)
+    np.testing.assert_allclose(product, wanted, atol=2e-6)

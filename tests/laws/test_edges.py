@@ -35,6 +35,7 @@ def test_a_deleted_position_joins_its_neighbours(front: Front) -> None:
     )
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("hidden", [0.0, 7.0, INF, -INF, np.nan])
 def test_what_the_mask_hides_has_no_influence(entry: Entry, front: Front, hidden: float) -> None:
     x = np.array([[0.3, 0.0, 0.25, -0.1, 0.0], [0.0, 0.0, 0.0, 0.0, 0.0]])
@@ -107,6 +108,7 @@ def test_deleted_positions_have_no_gradient(entry: Entry, torch_path: str) -> No
     assert x.grad[2, 1] == 0
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3), (2, 0, 3), (0, 0), (2, 3, 0)])
 def test_an_empty_array_gives_an_empty_array(entry: Entry, front: Front, shape: tuple[int, ...]) -> None:
     for dim in range(-len(shape), len(shape)):

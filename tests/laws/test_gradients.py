@@ -27,6 +27,7 @@ def direction(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(shape, dtype=DOUBLE, generator=torch.Generator().manual_seed(seed))
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_gradcheck_first_and_second_order(entry: Entry, torch_path: str, layout: str) -> None:
     arrange, dim, gamma = LAYOUTS[layout]
@@ -66,6 +67,7 @@ def test_gradcheck_with_minus_infinity(entry: Entry, torch_path: str) -> None:
     assert gradcheck(function, tensor(interior(entry, 2, 6)), check_forward_ad=True)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("scale", [1.0, 1e3])
 def test_a_jacobian_five_ways(entry: Entry, torch_path: str, scale: float) -> None:
     """Closed form, reverse mode, forward mode, vJ and Jv; large gammas scale both scores and Jacobian."""
@@ -120,6 +122,7 @@ def _bordered_inverse(hessian: np.ndarray, support: np.ndarray) -> np.ndarray:
     return j
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("d", [63, 64, 65, 130])
 @pytest.mark.parametrize("masked", [False, True])
 def test_products_of_long_rows(entry: Entry, torch_path: str, d: int, masked: bool) -> None:

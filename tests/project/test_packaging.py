@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tarfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -50,9 +51,28 @@ def test_a_workflow_calls_targets_that_exist(path: Path) -> None:
 
 
 def test_continuous_integration_calls_targets_that_exist() -> None:
-    called = [line.split()[1] for line in read(".ci/run").splitlines() if line.startswith("make ")]
-    assert called == ["test", "test-frameworks"]
-    assert set(called) <= targets()
+    called = [line.split()[1:] for line in read(".ci/run").splitlines() if line.startswith("make ")]
+    assert called == [[".venv/.installed", "lint"], ["test"], ["test-frameworks"]]
+    assert {"lint", "test", "test-frameworks"} <= targets()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 cannot read pyproject.toml")
+@pytest.mark.parametrize("extra", ["experiments", "dev", "frameworks"])
+def test_the_requirements_that_make_installs_are_those_of_the_extra(
+    extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    from requirements import requirements
+
+    listed = requirements(extra)
+    assert "numpy>=1.26" in listed
+    assert not [line for line in listed if "regmax" in line]
+    required = [
+        line for line in metadata.requires("regmax") or [] if f"extra == '{extra}'" in line.replace('"', "'")
+    ]
+    own = {re.split(r"[ ;]", line)[0] for line in required if not line.startswith("regmax")}
+    assert own
+    assert {re.split(r"[<>=]", line)[0] for line in own} <= {re.split(r"[<>=]", line)[0] for line in listed}
 
 
 def test_every_target_is_phony_or_a_file() -> None:

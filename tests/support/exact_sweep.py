@@ -27,8 +27,8 @@ COPIES = (1, 5, 40)  # one row, a few and many take different paths through the 
 STRENGTHS: dict[str, tuple[float, ...]] = {
     "fusedmax": (0.0, 0.01, 0.05, 0.1, 0.25, 1.0, 3.0),
     "oscarmax": (0.0, 0.001, 0.01, 0.05, 0.125, 1.0),
-    "sqpnormmax": (1.01, 1.1, 1.25, 1.5, 1.9, 2.0),
-    "entmax": (1.0, 1.01, 1.25, 1.5, 1.9, 2.0),
+    "sqpnormmax": (1.01, 1.03, 1.1, 1.25, 1.3, 1.5, 1.7, 1.9, 2.0),
+    "entmax": (1.0, 1.01, 1.15, 1.25, 1.3, 4 / 3, 1.5, 1.7, 1.9, 2.0),
     "prox_tv1d": (0.01, 0.1, 0.25, 3.0),
     "prox_oscar": (0.001, 0.01, 0.125),
 }

@@ -13,6 +13,8 @@ import torch
 
 from regmax.kernels import native
 
+COMPILES = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 9)  # docs/support.md
+
 
 @dataclass(frozen=True)
 class Front:

@@ -29,8 +29,13 @@ VALUES, GRADIENTS = 3e-6, 2e-5
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks that small inputs fill."""
-    monkeypatch.setattr(finding, "BLOCKS", dict.fromkeys((16, 32, 64, 128, 256), (32, 32, 4)))
-    monkeypatch.setattr(finding, "ONE_PASS", dict.fromkeys((16, 32, 64, 128), (32, 16, 4)))
+    monkeypatch.setattr(finding, "two_pass_block", lambda *_: (32, 32, 4))
+    suits = finding.one_pass_block
+
+    def small(d: int, dtype: torch.dtype, number: int) -> tuple[int, int, int] | None:
+        return suits(d, torch.bfloat16, number) and (32, 16, 4)
+
+    monkeypatch.setattr(finding, "one_pass_block", small)
 
 
 @pytest.fixture
@@ -251,7 +256,8 @@ def test_one_pass_finds_the_candidates_of_two(
     monkeypatch: pytest.MonkeyPatch, mapping: str, is_causal: bool
 ) -> None:
     """Also of queries that it leaves to two passes: with three candidates in a bucket, NaN or infinities."""
-    monkeypatch.setattr(finding, "ONE_PASS", {16: finding.BLOCKS[16]})  # as many buckets have the same bound
+    # As many buckets as in two passes have the same bound.
+    monkeypatch.setattr(finding, "one_pass_block", lambda *_: (32, 32, 4))
     parts = operands(2, 70, 75, 16, 16)
     parts[0] *= torch.linspace(0.2, 4, 70)[:, None]
     parts[0][0, 0, 5, 0], parts[0][0, 1, 69, 2] = torch.nan, torch.inf
@@ -271,7 +277,7 @@ def test_one_pass_finds_the_candidates_of_two(
     monkeypatch.setattr(finding, "run", recorded)
     once = found_candidates(parts, mapping, is_causal)
     assert 2 <= sum(lists) <= 130
-    monkeypatch.setattr(finding, "ONE_PASS", {})
+    monkeypatch.setattr(finding, "one_pass_block", lambda *_: None)
     twice = found_candidates(parts, mapping, is_causal)
     assert len(lists) == 2
     assert torch.equal(once.counts, twice.counts)

@@ -136,7 +136,15 @@ class LearnedArgmax(PlainFunction):  # type: ignore[misc]
             x_grad = x_grad.to(v.dtype)
         else:
             x_grad, *rows = ops.call_strength_grads(
-                v, y, bits, keep, 0.0 if theta is None else theta, gamma, ctx.kernel, y32
+                v,
+                y,
+                bits,
+                keep,
+                0.0 if theta is None else theta,
+                gamma,
+                ctx.kernel,
+                y32,
+                ctx.needs_input_grad[1:3],
             )
         grads = [
             row.sum_to_size(strength.shape).to(strength.dtype) if needed else None

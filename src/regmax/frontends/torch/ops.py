@@ -10,6 +10,7 @@ None, if the backward pass is as fast with only the weights.
 A strength is a number, or a tensor that broadcasts to x[..., :1].
 """
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -240,10 +241,14 @@ def call_strength_grads(
     gamma: Strength,
     kernel: str,
     y32: Tensor | None,
+    wanted: Sequence[bool] = (True, True),
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """J v / gamma, and the derivatives of <v, y> in each row's theta and gamma, shaped like y[..., :1], in float64."""
+    """J v / gamma, and the derivatives of <v, y> in each row's theta and gamma, shaped like y[..., :1], in float64.
+
+    A derivative that is not `wanted` is zero.
+    """
     grads = y.new_zeros((2, *y.shape[:-1], 1), dtype=torch.float64)
-    out = call_product_learned(v, y, bits, mask, theta, gamma, kernel, y32, grads)
+    out = call_product_learned(v, y, bits, mask, theta, gamma, kernel, y32, grads, wanted)
     return out, *grads
 
 
@@ -257,8 +262,9 @@ def call_product_learned(
     kernel: str,
     y32: Tensor | None,
     grads: Tensor | None,
+    wanted: Sequence[bool] = (True, True),
 ) -> Tensor:
-    """J v / gamma with strengths that may be tensors; fill `grads` with their derivatives if it is given.
+    """J v / gamma with strengths that may be tensors; fill `grads` with their `wanted` derivatives if it is given.
 
     In half precision `y32` has the weights, and of `y` only NaN is read.
     """
@@ -269,8 +275,8 @@ def call_product_learned(
     (thetas, one_theta), (gammas, one_gamma) = _split(theta), _split(gamma)
     optional, _owners = _more_arguments(y, bits, mask, thetas, gammas)
     code, threads = native.CODES[kernel], get_num_threads()
-    wanted = (None, None) if grads is None else (grads[0].data_ptr(), grads[1].data_ptr())
-    more = *optional, *wanted, None if y32 is None else y32.data_ptr()
+    places = [None if grads is None or not wanted[k] else grads[k].data_ptr() for k in range(2)]
+    more = *optional, *places, None if y32 is None else y32.data_ptr()
     pointers = y.data_ptr(), v.data_ptr(), out.data_ptr()
     native.core.jacobian_product(_code(y), code, *pointers, n, d, one_theta, one_gamma, threads, *more)
     return out

@@ -8,14 +8,12 @@ import triton
 from torch import Tensor
 
 from regmax.kernels.native.attention import Operands, Problem
-from regmax.kernels.triton import launch
+from regmax.kernels.triton import launch, row_kernels
 from regmax.kernels.triton.attention_candidates import attention_candidates
 from regmax.kernels.triton.attention_top2 import candidates_in_one_pass, list_queries, order_candidates
 from regmax.kernels.triton.launch import kind, run, tile
 
-# Queries and keys of a block by head dimension, and warps: the largest without a stack (docs/gpu.md).
-BLOCKS = {16: (64, 32, 8), 32: (64, 32, 8), 64: (64, 32, 8), 128: (64, 32, 8), 256: (32, 32, 8)}
-ONE_PASS = dict.fromkeys((16, 32, 64, 128), (64, 64, 8))  # of `candidates_in_one_pass`; compiled for 64 only
+HEAD_DIMENSIONS = (16, 32, 64, 128, 256)
 QUERIES = 4  # of a program that gathers: 16 would spill registers
 EPS = 2.0**-23
 
@@ -28,6 +26,23 @@ class Weights(NamedTuple):
     ranks: Tensor
     counts: Tensor  # more than there are slots: overflow; -1: NaN
     kept: Tensor
+
+
+def two_pass_block(d: int, dtype: torch.dtype) -> tuple[int, int, int]:
+    """Queries, keys and warps of `attention_candidates`: the most without a stack (docs/gpu.md).
+
+    Products of float32 scores are not computed by matrix units and take more registers and shared memory. With 8 warps
+    NVIDIA's assembler would limit a head dimension of 32 to 128 registers, and spill.
+    """
+    if dtype == torch.float32:
+        return (16, 16, 4) if d == 256 else (32, 32, 4 if d == 32 else 8)
+    return (64, 32, 8) if d < 256 else (32, 32, 8)
+
+
+def one_pass_block(d: int, dtype: torch.dtype, number: int) -> tuple[int, int, int] | None:
+    """The same of `candidates_in_one_pass`. None: two passes, for those that would spill registers and for oscarmax."""
+    spills = d > 128 or dtype == torch.float32 or number == row_kernels.ENTMAX.value
+    return None if spills or number == row_kernels.OSCARMAX.value else (64, 64, 8)
 
 
 def strengths(problem: Problem, operands: Operands) -> tuple[Tensor, Tensor]:
@@ -54,9 +69,12 @@ def candidates(problem: Problem, operands: Operands, theta: Tensor, gamma: Tenso
     column, rank = (q.new_empty((count, slots), dtype=torch.int32) for _ in range(2))
     counts, kept = (q.new_empty(count, dtype=torch.int32) for _ in range(2))
     number = kind(problem.kernel, problem.theta if operands.thetas is None else None)
-    listed, sizes, one_pass = counts, counts, _suits_one_pass(problem, operands)
-    if one_pass:
-        queries, keys, warps = ONE_PASS[d]
+    listed = sizes = counts
+    plain = problem.mask is None and bias is None  # ranks are columns
+    block = one_pass_block(d, q.dtype, number) if plain else None
+    one_pass = block is not None and m > block[1]  # one block of keys is not read twice
+    if block is not None and one_pass:
+        queries, keys, warps = block
         run(candidates_in_one_pass, q, num_warps=warps)(
             (triton.cdiv(n, queries), heads), q, k, theta, gamma, value, column, counts, kept,
             n, m, groups, problem.scale, M=queries, B=keys, D=d, C=slots, KIND=number, CAUSAL=problem.is_causal,
@@ -67,7 +85,7 @@ def candidates(problem: Problem, operands: Operands, theta: Tensor, gamma: Tenso
         if problem.kernel == "fusedmax":
             grid = (triton.cdiv(count, QUERIES),)
             run(order_candidates, q)(grid, value, column, rank, counts, count, R=QUERIES, C=slots)
-    queries, keys, warps = BLOCKS[d]
+    queries, keys, warps = two_pass_block(d, q.dtype)
     mask = problem.mask
     run(attention_candidates, q, num_warps=warps)(
         (triton.cdiv(n, queries), heads), q, k, q if mask is None else mask, q if bias is None else bias,
@@ -77,13 +95,6 @@ def candidates(problem: Problem, operands: Operands, theta: Tensor, gamma: Tenso
         HAS_MASK=mask is not None, HAS_BIAS=bias is not None, LISTED=one_pass, EPS=EPS,
     )  # fmt: skip
     return Weights(value, column, rank, counts, kept)
-
-
-def _suits_one_pass(problem: Problem, operands: Operands) -> bool:
-    """Whether ranks are columns, one bound serves, and there is more than one block of keys to read twice."""
-    d, m = operands.q.shape[-1], operands.k.shape[-2]
-    plain = problem.mask is None and operands.bias is None
-    return plain and problem.kernel != "oscarmax" and d in ONE_PASS and m > ONE_PASS[d][1]
 
 
 def steps(part: Tensor | None) -> tuple[int, int]:
