@@ -105,11 +105,15 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     colours = {name: f"C{place}" for place, name in enumerate(dict.fromkeys(row["mapping"] for row in rows))}
     for kind, marker in markers.items():
         for name, colour in colours.items():
-            # Where many queries fell back, the support is of other queries than the candidates.
+            # If many queries fell back, the support is of other queries than the candidates. Mappings are screened from
+            # some number of keys on.
             own = [
                 row
                 for row in rows
-                if row["scores"] == kind and row["mapping"] == name and row["fallbacks"] < 0.05
+                if row["scores"] == kind
+                and row["mapping"] == name
+                and row["fallbacks"] < 0.05
+                and row["candidates"] > 0
             ]
             if own:
                 x, y = [row["support"] for row in own], [row["candidates"] for row in own]

@@ -90,6 +90,7 @@ inline void multiply_copied(const int8_t* q, float q_scale, int32_t q_sum, int64
       const int8_t* const bytes = at(key);
       __m512i sum = _mm512_setzero_si512();
       for (int64_t b = 0; b < e; b += 64) {
+        __builtin_prefetch(bytes + b + prefetched_copy);
         const __mmask64 some = e - b < 64 ? (uint64_t{1} << (e - b)) - 1 : ~uint64_t{0};
         sum = add_bytes(_mm512_xor_si512(_mm512_maskz_loadu_epi8(some, bytes + b), flips), _mm512_loadu_si512(q + b),
                         sum);

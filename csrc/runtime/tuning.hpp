@@ -138,6 +138,9 @@ constexpr int64_t lane_screen_scores = 200, lane_rescored_scores = 40;
 constexpr int32_t skipped_groups = 31;
 // The largest head dimension of keys that are copied in 8 bits: their products are exact in float32.
 constexpr int64_t most_copied_e = 512;
+// How many bytes ahead the copy is prefetched: one query of 32 heads, 4,096 keys of 128 on Sapphire Rapids takes 2.8 ms
+// without, 2.0 with 2,048 and 1.9 with 8,192 (forward, loaded machine).
+constexpr int64_t prefetched_copy = 4096;
 
 // Register tiles of the products: 24 of 32 vector registers, or 12 of 16, hold sums.
 #if defined(__AVX512F__)
