@@ -1,12 +1,9 @@
 """Measure what each head would lose under other mappings: errors and supports for a grid of strengths.
 
-A layer that calibrates computes softmax, so that every layer sees the inputs it was trained with. After each batch,
-`Calibrate.measure` computes the output of each head at every point of the grid. The sums over the batches give, per
-head and point,
+A layer that calibrates computes softmax, so that every layer sees the inputs it was trained with, and beside it the
+output of each head at every point of the grid. The sums over the batches give, per head and point,
 
-    error = sum |o - o_softmax|^2 / sum |o_softmax|^2        words = mean number of nonzero weights of a query,
-
-and with directions (`effects.py`) what the change o - o_softmax does to the output of the model.
+    error = sum |o - o_softmax|^2 / sum |o_softmax|^2        words = mean number of nonzero weights of a query.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,37 +72,18 @@ class LayerSums:
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
-    """One call of a layer: its inputs, softmax's output, the queries that count, and zeros added to the output."""
-
-    module: torch.nn.Module
-    inputs: tuple[Tensor, Tensor, Tensor]
-    options: dict[str, Any]
-    out: Tensor
-    real: Tensor
-    change: Tensor  # what gradients by the output are taken by
-
-
-@dataclass(frozen=True, eq=False)
 class Calibrate(Attend):
-    """Attention with softmax that keeps its calls; `measure` adds up the errors of every point of the grid."""
+    """Attention with softmax that adds up the errors of every point of the grid."""
 
     row: NamedMapping | None = None
     points: tuple[dict[str, float], ...] = ()
     sums: dict[torch.nn.Module, LayerSums] = field(default_factory=dict)
     batch: dict[str, Any] = field(default_factory=dict)  # the inputs of the model
-    calls: list[Call] = field(default_factory=list)  # of this batch
     real: dict[torch.nn.Module, list[Tensor]] = field(default_factory=dict)  # the queries that count, by call
-    effects: dict[torch.nn.Module, list[Tensor]] = field(default_factory=dict)  # of the points, by batch
-
-    def begin(self, batch: Mapping[str, Any]) -> None:
-        """Forget the calls of another batch."""
-        self.batch.clear()
-        self.batch.update(batch)
-        self.calls.clear()
 
     def attend(self, module: torch.nn.Module, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
         """Softmax's output, and as requested its weights."""
+        assert self.row is not None
         wanted = options.pop("return_weights")
         options["dropout_p"] = 0.0
         out, weights = attention(
@@ -114,49 +92,15 @@ class Calibrate(Attend):
         real = real_queries(out, options.get("mask"), k.shape[2], self.batch)
         self.real.setdefault(module, []).append(real)
         sums = self.sums.setdefault(module, _zeros(len(self.points), q.shape[1]))
-        sums.norm += _per_head(out.detach().double().square().sum(-1), real)
+        sums.norm += _per_head(out.double().square().sum(-1), real)
         sums.words_before += _per_head(counts(weights), real)
         sums.queries += real.sum((0, 2)).expand(q.shape[1]).cpu().double()
-        change = torch.zeros_like(out, requires_grad=torch.is_grad_enabled())
-        inputs = (q.detach(), k.detach(), v.detach())
-        self.calls.append(Call(module, inputs, options, out.detach(), real, change))
-        out = out + change
+        for i, point in enumerate(self.points):
+            mapping = Resolved(self.row.made(point), point["gamma"])
+            other, found = attention(q, k, v, mapping=mapping, return_weights="sparse", **options)
+            sums.error[i] += _per_head((other.double() - out.double()).square().sum(-1), real)
+            sums.words[i] += _per_head(counts(found), real)
         return (out, weights.to_dense()) if wanted else out
-
-    def measure(self, directions: Sequence[Tensor] = (), samples: int = 1) -> None:
-        """Add the errors of this batch's calls, and with directions, one tensor for each call, the effects.
-
-        Args:
-            directions: (batch, heads, queries, width, probes), see `effects.directions`.
-            samples: how many samples of the batch to tell apart.
-        """
-        assert self.row is not None
-        found: dict[torch.nn.Module, Tensor] = {}
-        for number, call in enumerate(self.calls):
-            sums, effects = self.sums[call.module], []
-            for i, point in enumerate(self.points):
-                mapping = Resolved(self.row.made(point), point["gamma"])
-                other, weights = attention(
-                    *call.inputs, mapping=mapping, return_weights="sparse", **call.options
-                )
-                change = (other - call.out) * call.real.unsqueeze(-1)
-                sums.error[i] += _per_head(change.double().square().sum(-1), call.real)
-                sums.words[i] += _per_head(counts(weights), call.real)
-                if directions:
-                    effects.append(effect(change, directions[number], samples))
-            if directions:
-                added = torch.stack(effects)
-                found[call.module] = found[call.module] + added if call.module in found else added
-        for module, each in found.items():
-            self.effects.setdefault(module, []).append(each)
-        self.calls.clear()
-
-
-def effect(change: Tensor, directions: Tensor, samples: int) -> Tensor:
-    """The products of a change with each direction, for each sample: (heads, samples * probes)."""
-    products = torch.einsum("bhqw,bhqwr->bhr", change.float(), directions.float())
-    summed = products.unflatten(0, (samples, -1)).sum(1)  # (samples, heads, probes)
-    return summed.transpose(0, 1).flatten(1).cpu()
 
 
 def counts(weights: SparseWeights) -> Tensor:

@@ -8,8 +8,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from regmax.integrations.transformers.calibration import counts
-from regmax.integrations.transformers.distillation import position_weight, relative_error
-from regmax.integrations.transformers.effects import model_output
+from regmax.integrations.transformers.distillation import Batch, position_weight, relative_error
 from regmax.integrations.transformers.heads import IMPLEMENTATION
 from regmax.integrations.transformers.implementations import (
     Implementations,
@@ -36,10 +35,10 @@ def measure(
     for batch in batches:
         if teacher is None:
             restore_implementations(original)
-        wanted = model_output((model if teacher is None else teacher)(**batch))
+        wanted = _output(model if teacher is None else teacher, batch)
         choose_implementation(model, IMPLEMENTATION)
         with record_attention(model, modules=[names[module] for module in real]) as record:
-            found = model_output(model(**batch))
+            found = _output(model, batch)
         errors.append(float(relative_error(found, wanted, position_weight("", batch))))
         for module in real:
             for weights in record[names[module]]:
@@ -48,3 +47,9 @@ def measure(
                 queries[names[module]] += counted.sum((0, 2)).cpu().double()
         advance("measuring")
     return {name: words[name] / queries[name].clamp_min(1) for name in words}, sum(errors) / len(errors)
+
+
+def _output(model: PreTrainedModel, batch: Batch) -> Tensor:
+    out = model(**batch)
+    found = out.get("logits") if "logits" in out else out.get("last_hidden_state")
+    return next(x for x in out.values() if isinstance(x, Tensor)) if found is None else found

@@ -21,7 +21,6 @@ from regmax.integrations.transformers.checking import (
     raise_for_others,
 )
 from regmax.integrations.transformers.distillation import Batch, Distillation, train
-from regmax.integrations.transformers.effects import Output, run, run_with_effects
 from regmax.integrations.transformers.heads import IMPLEMENTATION, HeadMappings
 from regmax.integrations.transformers.implementations import (
     CALIBRATING,
@@ -50,7 +49,6 @@ def sparsify_attention(
     mapping: str = "entmax",
     tolerance: float = 0.1,
     support: float | None = None,
-    output: Output | None = None,
     strengths: Mapping[str, Sequence[float]] | None = None,
     metric: Metric | None = None,
     distill: Distillation | None = None,
@@ -70,10 +68,8 @@ def sparsify_attention(
         batches: a few batches of typical inputs, keyword arguments of the model: 100 sentences are enough.
         mapping: the name of a mapping with zeros; a strength in it is fixed, e.g. `"fusedmax,lam=0.1"`.
         tolerance: the largest relative squared error of a head's output.
-        support: the mean number of words to attend to, instead of a tolerance. The heads' strengths are then chosen
-            together, so that the output of the model changes least (to first order).
-        output: from the model's outputs and the batch to the tensor that `support` is to change least, e.g. a pooled
-            embedding; by default the logits or the last hidden state.
+        support: the mean number of words to attend to, instead of a tolerance: words then go to the heads in which
+            they reduce the errors most.
         strengths: the values to try, by name, instead of the defaults.
         metric: a function of the model, evaluated before and after, for the report.
         distill: a short training against the original afterwards.
@@ -95,12 +91,7 @@ def sparsify_attention(
     began = time.perf_counter()
     row, fixed = parse(_checked_name(mapping))
     _check(model, row.sparse, mapping, tolerance, support)
-    if output is not None and support is None:
-        raise ValueError(
-            f"`{_CALL}, output=...)` needs `support=`: a tolerance is for the heads' own outputs."
-        )
     points = grid(row, fixed, strengths or {})
-    run_batch = run if support is None else partial(run_with_effects, output=output)
     listed = [_on_device(batch, model) for batch in batches]
     if not listed:
         raise ValueError(f"`{_CALL})` needs at least one batch. Got none.")
@@ -108,10 +99,8 @@ def sparsify_attention(
     with as_before_on_failure(model) as undo, evaluated(model), _progress(steps) as advance:
         before = None if metric is None else float(metric(model))
         original = softmax_implementations(model)
-        measured = _calibrate(
-            model, Calibrate("softmax", CALIBRATING, row, points), run_batch, listed, advance
-        )
-        sums, chosen = measured.sums, _chosen(measured, tolerance, support)
+        sums, real = _calibrate(model, row, points, listed, advance)
+        chosen = _chosen(sums, tolerance, support)
         for module, heads in chosen.items():
             module._modules.pop(ATTRIBUTE, None)
             found = [None if i is None else points[i] for i in heads]
@@ -125,7 +114,7 @@ def sparsify_attention(
             choose_implementation(model, IMPLEMENTATION)
             losses = train(model, teacher, distill, advance)
         choose_implementation(model, IMPLEMENTATION)
-        words, output_error = measure(model, teacher, original, measured.real, listed, advance)
+        words, output_error = measure(model, teacher, original, real, listed, advance)
         after = None if metric is None else float(metric(model))
     reports = tuple(_head_reports(model, sums, chosen, points, words))
     return SparsifyReport(
@@ -181,20 +170,23 @@ def _on_device(batch: Batch, model: PreTrainedModel) -> dict[str, Any]:
 
 def _calibrate(
     model: PreTrainedModel,
-    attend: Calibrate,
-    run_batch: Callable[..., None],
+    row: Any,
+    points: tuple[dict[str, float], ...],
     batches: list[dict[str, Any]],
     advance: Callable[[str], None],
-) -> Calibrate:
+) -> tuple[dict[torch.nn.Module, LayerSums], dict[torch.nn.Module, list[Tensor]]]:
     """Run the batches with softmax, and measure every point of the grid in every layer."""
+    attend = Calibrate("softmax", CALIBRATING, row, points)
     AttentionInterface.register(CALIBRATING, attend)
     AttentionMaskInterface.register(CALIBRATING, mask)
     ran: set[torch.nn.Module] = set()
     try:
         choose_implementation(model, CALIBRATING)
         with observed(model, ran):
-            for number, batch in enumerate(batches):
-                run_batch(model, batch, attend, seed=number)
+            for batch in batches:
+                attend.batch.clear()
+                attend.batch.update(batch)
+                model(**batch)
                 advance("calibrating")
     finally:  # the registry must not keep the layers
         AttentionInterface.register(CALIBRATING, Attend("softmax", CALIBRATING))
@@ -202,17 +194,16 @@ def _calibrate(
     raise_for_others(
         f"{_CALL})", model, {names[module] for module in ran}, {names[module] for module in attend.sums}
     )
-    return attend
+    return attend.sums, attend.real
 
 
 def _chosen(
-    measured: Calibrate, tolerance: float, support: float | None
+    sums: dict[torch.nn.Module, LayerSums], tolerance: float, support: float | None
 ) -> dict[torch.nn.Module, list[int | None]]:
-    """The points of every head: within the tolerance, or with the smallest change of the output."""
+    """The points of every head: within the tolerance, or with the smallest errors for a number of words."""
     if support is None:
-        return {module: choose(each, tolerance) for module, each in measured.sums.items()}
-    effects = [torch.cat(measured.effects[module], -1) for module in measured.sums]
-    return dict(zip(measured.sums, allocate(list(measured.sums.values()), effects, support), strict=True))
+        return {module: choose(each, tolerance) for module, each in sums.items()}
+    return dict(zip(sums, allocate(list(sums.values()), support), strict=True))
 
 
 def _restore_weights(model: PreTrainedModel, teacher: PreTrainedModel) -> None:
