@@ -8,10 +8,10 @@ and SNLI's JSON lines.
         --train train.article.txt.gz --snli snli_1.0_dev.jsonl.gz --results build/sparsify.jsonl \
         "entmax tolerance=0.2" "sparsemax support=3 steps=200"
 
-For softmax and each run it prints recall@1 (does a title find its article among all articles?), the AUC of entailment
-against contradiction by cosine similarity, the mean cosine to the softmax model's embeddings, the mean number of words
-that a head attends to, and the time. Finished runs are appended to `--results`, and skipped when the command is
-repeated.
+For softmax and each run it prints recall@1 (does a title find its article among all articles?), how many titles were
+found only with softmax and how many only without, the AUC of entailment against contradiction by cosine similarity, the
+mean cosine to the softmax model's embeddings, the mean number of words that a head attends to, and the time. Finished
+runs are appended to `--results`, and skipped when the command is repeated.
 """
 
 import argparse
@@ -115,19 +115,22 @@ class Data:
 
 
 def measure(model: Any, tokenizer: Any, data: Data, softmax: Path) -> dict[str, float]:
-    """The figures of a run. The first one, softmax's, writes its embeddings of the articles to the file `softmax`."""
+    """The figures of a run. The first one, softmax's, writes its embeddings and what it found to the file `softmax`."""
     began = time.process_time()
     articles, titles = embed(model, tokenizer, data.articles), embed(model, tokenizer, data.titles)
     seconds = time.process_time() - began
-    if not softmax.exists():
-        save_file({"articles": articles}, softmax)
     found = (titles @ articles.T).argmax(1) == torch.arange(len(titles))
+    if not softmax.exists():
+        save_file({"articles": articles, "found": found}, softmax)
+    before = load_file(softmax)
     pairs = [embed(model, tokenizer, texts) for texts in (data.premises, data.hypotheses)]
     attended, words = support(model, tokenizer, data.articles[:MEASURED] + data.titles[:MEASURED])
     return {
         "recall@1": 100 * float(found.float().mean()),
+        "lost": int((before["found"] & ~found).sum()),
+        "won": int((found & ~before["found"]).sum()),
         "SNLI AUC": 100 * auc((pairs[0] * pairs[1]).sum(-1), data.labels),
-        "cosine": float((articles * load_file(softmax)["articles"]).sum(-1).mean()),
+        "cosine": float((articles * before["articles"]).sum(-1).mean()),
         "attended": attended,
         "words": words,
         "seconds": seconds,
@@ -191,14 +194,14 @@ def main(options: argparse.Namespace) -> list[dict[str, Any]]:
 def table(results: Sequence[dict[str, Any]]) -> str:
     """The results in Markdown."""
     rows = [
-        "| run | recall@1 | SNLI AUC | cosine | words attended | heads with softmax | s |",
-        "|---" * 7 + "|",
+        "| run | recall@1 | lost, won | SNLI AUC | cosine | words attended | heads with softmax | s |",
+        "|---" * 8 + "|",
     ]
     for each in results:
         kept = f"{each['kept']} of {each['heads']}" if "kept" in each else "all"
         rows.append(
-            f"| {each['run']} | {each['recall@1']:.2f} | {each['SNLI AUC']:.1f} | {each['cosine']:.3f} | "
-            f"{each['attended']:.2f} of {each['words']:.1f} | {kept} | {each['seconds']:.0f} |"
+            f"| {each['run']} | {each['recall@1']:.2f} | {each['lost']}, {each['won']} | {each['SNLI AUC']:.1f} | "
+            f"{each['cosine']:.3f} | {each['attended']:.2f} of {each['words']:.1f} | {kept} | {each['seconds']:.0f} |"
         )
     return "\n".join(rows)
 

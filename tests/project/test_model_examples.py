@@ -104,6 +104,10 @@ def test_an_encoder_is_sparsified_and_measured(tmp_path: Path, capsys: pytest.Ca
     softmax, sparse, _ = results
     assert softmax["cosine"] == pytest.approx(1.0)
     assert softmax["attended"] == pytest.approx(softmax["words"])
+    assert softmax["lost"] == softmax["won"] == 0
+    assert sparse["recall@1"] == pytest.approx(
+        softmax["recall@1"] + (sparse["won"] - sparse["lost"]) / 12 * 100
+    )
     assert sparse["attended"] < softmax["attended"]
     assert (tmp_path / "saved" / "sparsemax_tolerance=0.5" / "config.json").exists()
     assert "| sparsemax tolerance=0.5 |" in capsys.readouterr().out
