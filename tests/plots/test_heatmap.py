@@ -130,6 +130,16 @@ def test_axes_given_are_drawn_into_and_nothing_global_changes(monkeypatch: pytes
     assert len(right.collections) == 2
 
 
+def test_the_colour_bar_of_one_row_has_its_whole_name() -> None:
+    words = ["a", "band", "is", "playing", "on", "stage", "at", "a", "concert"]
+    figure = attention_heatmap(np.full((1, len(words)), 1 / len(words)), words, ["no one is dancing"]).figure
+    figure.draw_without_rendering()
+    (bar,) = [ax for ax in figure.axes if ax.get_ylabel() == "attention weight"]
+    box = bar.yaxis.label.get_window_extent()
+    assert figure.bbox.y0 <= box.y0
+    assert box.y1 <= figure.bbox.y1
+
+
 def test_heat_maps_in_subplots_share_a_scale_and_a_named_colour_bar_and_cut_no_label() -> None:
     figure = Figure(figsize=(9, 4))
     words = ["Leuchtturmwärter", "gesehen", "haben", "vielleicht"]

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _BAR = "regmax colour bar"  # the label of its axes, by which it is found again
+_LOW = 2.5  # inches: a figure of one or two rows
 
 
 def share_scale(figure: "Figure", largest: float | None) -> None:
@@ -34,7 +35,9 @@ def share_scale(figure: "Figure", largest: float | None) -> None:
 
 def name_bar(bar: Any) -> None:
     """The style of every colour bar of weights."""
-    bar.set_label("attention weight", fontsize=9)
+    # The bar of a map with one row is shorter than its name, which then starts at the bar's lower end.
+    low = bar.ax.figure.get_figheight() < _LOW
+    bar.set_label("attention weight", fontsize=9, loc="bottom" if low else "center")
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=8, length=0)
     bar.ax.set_label(_BAR)
