@@ -17,7 +17,7 @@ from torch._C._functorch import is_legacy_batchedtensor
 from torch.autograd import Function
 from torch.autograd import function as torch_function
 
-from regmax.frontends.torch import accelerators, ops
+from regmax.frontends.torch import accelerators, ops, structure
 from regmax.frontends.torch.in_graph import allow_in_graph
 from regmax.frontends.torch.modes import is_plain, nested_forward_mode
 from regmax.kernels import KERNELS, native, tensors
@@ -51,7 +51,7 @@ def map_rows(x: Tensor, keep: Tensor | None, theta: Theta, kernel: str) -> tuple
             return accelerators.argmax(x, keep, theta, kernel), no_bits
         return tensors.argmax(kernel, x, keep, theta), no_bits
     if is_plain(x):
-        bits = x.new_empty(ops.bits_shape(x, kernel), dtype=torch.int64)
+        bits = x.new_empty(structure.bits_shape(x, kernel), dtype=torch.int64)
         return ops.call_argmax(x.contiguous(), keep, *_split(theta), 1.0, kernel, bits), bits
     return ops.argmax(x, keep, *_split(theta), kernel)
 
@@ -83,7 +83,7 @@ class PlainArgmax(PlainFunction):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, x: Tensor, call: tuple[Tensor | None, float, float, str]) -> Tensor:
         keep, theta, gamma, kernel = call  # one tuple: torch inspects every argument
-        bits = ops.new_bits(x, kernel)
+        bits = structure.new_bits(x, kernel)
         y = ops.call_argmax(x, keep, None, theta, gamma, kernel, bits)
         # Each saved tensor, even None, makes a small call a few percent slower.
         if bits is None and keep is None:
@@ -116,7 +116,7 @@ class LearnedArgmax(PlainFunction):  # type: ignore[misc]
         ctx: Any, x: Tensor, theta: Theta, gamma: Tensor | float, call: tuple[Tensor | None, str]
     ) -> Tensor:
         keep, kernel = call
-        bits, y32 = ops.new_learned_bits(x, kernel), ops.new_weights(x, kernel, learned=True)
+        bits, y32 = structure.new_learned_bits(x, kernel), structure.new_weights(x, kernel, learned=True)
         y = ops.call_argmax_learned(x, keep, 0.0 if theta is None else theta, gamma, kernel, bits, y32)
         strengths = [part if isinstance(part, Tensor) else None for part in (theta, gamma)]
         ctx.save_for_backward(y, y32, bits, keep, *strengths)
@@ -168,7 +168,7 @@ def _differentiable_grads(
     kernel: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of the scores and of each row's theta and gamma, differentiable any number of times."""
-    kept = ops.kept_mask(bits, y.shape[-1]) if bits is not None and bits.shape[0] == 3 else keep
+    kept = structure.kept_mask(bits, y.shape[-1]) if bits is not None and bits.shape[0] == 3 else keep
     x_grad = product(v, y, bits, keep, theta, kernel) / gamma
     by_theta = tensors.theta_gradient(kernel, y, kept, theta)
     by_gamma = tensors.omega_gradient(kernel, y, kept, theta)

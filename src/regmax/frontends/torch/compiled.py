@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
-from regmax.frontends.torch import ops
+from regmax.frontends.torch import ops, structure
 from regmax.frontends.torch.modes import in_transform, is_exporting
 
 _Optional = Tensor | None
@@ -38,8 +38,8 @@ def _rows(
     x: Tensor, mask: _Optional, theta: Tensor, gamma: Tensor, kernel: str, learned: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The weights, in half precision also those in float32, and the bits; `learned`: for the strengths' gradients."""
-    bits = x.new_empty(ops.full_bits_shape(x, kernel, learned=learned), dtype=torch.int64)
-    y32 = ops.new_weights(x, kernel, learned=learned)
+    bits = x.new_empty(structure.full_bits_shape(x, kernel, learned=learned), dtype=torch.int64)
+    y32 = structure.new_weights(x, kernel, learned=learned)
     y = ops.call_argmax_learned(x.contiguous(), mask, theta, gamma, kernel, bits, y32)
     return y, x.new_empty(0) if y32 is None else y32, bits
 
@@ -48,11 +48,11 @@ def _rows(
 def _(
     x: Tensor, mask: _Optional, theta: Tensor, gamma: Tensor, kernel: str, learned: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    y32 = ops.new_weights(x, kernel, learned=learned)
+    y32 = structure.new_weights(x, kernel, learned=learned)
     return (
         torch.empty_like(x, memory_format=torch.contiguous_format),
         x.new_empty(0) if y32 is None else y32,
-        x.new_empty(ops.full_bits_shape(x, kernel, learned=learned), dtype=torch.int64),
+        x.new_empty(structure.full_bits_shape(x, kernel, learned=learned), dtype=torch.int64),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, is_grad_enabled
 from torch._C._functorch import is_legacy_batchedtensor
 
-from regmax.frontends.torch import ops
+from regmax.frontends.torch import ops, structure
 from regmax.frontends.torch.autograd import PlainFunction, full_weights, product
 from regmax.frontends.torch.modes import is_plain
 
@@ -20,9 +20,9 @@ class HalfArgmax(PlainFunction):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, x: Tensor, call: tuple[Tensor | None, float, float, str]) -> Tensor:
         keep, theta, gamma, kernel = call
-        bits = ops.new_half_bits(x, kernel)
-        y32 = ops.new_weights(x, kernel, learned=False)
-        y = ops.call_half_argmax(x, keep, theta, gamma, kernel, bits, y32)
+        bits = structure.new_half_bits(x, kernel)
+        y32 = structure.new_weights(x, kernel, learned=False)
+        y = ops.call_argmax_learned(x, keep, theta, gamma, kernel, bits, y32)
         ctx.save_for_backward(y, y32, bits, keep)
         ctx.strengths = theta, gamma, kernel
         return y
@@ -32,7 +32,7 @@ class HalfArgmax(PlainFunction):  # type: ignore[misc]
         y, y32, bits, keep = ctx.saved_tensors
         theta, gamma, kernel = ctx.strengths
         if not (is_grad_enabled() or is_legacy_batchedtensor(v)) and is_plain(v):
-            return ops.call_half_product(v, y, bits, y32, keep, theta, gamma, kernel), None
+            return ops.call_product_learned(v, y, bits, keep, theta, gamma, kernel, y32, None), None
         weights = y.float() if y32 is None else full_weights(y, y32)
         return (product(v.float(), weights, bits, keep, theta, kernel) / gamma).to(v.dtype), None
 
@@ -41,4 +41,4 @@ def argmax(x: Tensor, keep: Tensor | None, theta: float, gamma: float, kernel: s
     """Pi(x / gamma) of contiguous half-precision rows on the CPU."""
     if x.requires_grad and is_grad_enabled():
         return HalfArgmax.apply(x, (keep, theta, gamma, kernel))
-    return ops.call_half_argmax(x, keep, theta, gamma, kernel, None, None)
+    return ops.call_argmax_learned(x, keep, theta, gamma, kernel, None, None)

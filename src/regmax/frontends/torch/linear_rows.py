@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from regmax.frontends.torch import ops
+from regmax.frontends.torch import ops, structure
 from regmax.frontends.torch.losses import Problem, difference, loss_of
 from regmax.frontends.torch.rows import Rows
 from regmax.kernels import KERNELS, native
@@ -135,7 +135,7 @@ class Mapping(NamedTuple):
             return None
         if not (x.is_cpu and native.available()) or self.omega.steps:
             return None
-        return torch.empty_like(x), x.new_empty(ops.bits_shape(x, self.omega.kernel), dtype=torch.int64)
+        return torch.empty_like(x), x.new_empty(structure.bits_shape(x, self.omega.kernel), dtype=torch.int64)
 
     def _sparse(
         self, x: Tensor, target: Tensor, y: Tensor, entries: Entries, strengths: tuple[bool, ...]

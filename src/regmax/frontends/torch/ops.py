@@ -2,12 +2,8 @@
 
 The operators (`torch.ops.regmax.*`) are opaque to tracing and have no derivatives: autograd.py defines them.
 
-Besides the weights a call returns `bits`, the structure of each row for the backward pass (csrc/regmax.h): a tensor of
-64-bit words (parts, ..., words). The first part is the support; the second, for fusedmax and oscarmax, is `joined`,
-which marks fused weights; the third, for the gradient of fusedmax's strengths, is `kept`. `bits` has no parts, or is
-None, if the backward pass is as fast with only the weights.
-
-A strength is a number, or a tensor that broadcasts to x[..., :1].
+A strength is a number, or a tensor that broadcasts to x[..., :1]. structure.py describes `bits`, and `y32`, the float32
+weights of half-precision rows.
 """
 
 from collections.abc import Sequence
@@ -17,86 +13,17 @@ from typing import Any
 import torch
 from torch import Tensor, empty_like, get_num_threads
 
-from regmax.kernels import KERNELS, native
+from regmax.frontends.torch.structure import bits_pointers, bits_shape
+from regmax.kernels import native
 
-# Below this many scores the core reads a row's weights as fast as its bits, unless there are many rows.
-_FEW = {"sqpnormmax": 129, "entmax": 129}
-_MANY = 1 << 16
 # The core's codes of the types whose code is not the item size.
 _HALF = {torch.float16: 2, torch.bfloat16: 3}
-HALF = tuple(_HALF)
-# The kernels whose Jacobian product needs no weights: the support and the segments, which are bits, determine it.
-_BITS_SUFFICE = frozenset(
-    name
-    for name, kernel in KERNELS.items()
-    if kernel.constant_jacobian and kernel.groups != "clusters" and not name.startswith("prox")
-)
 
 Strength = Tensor | float
 
 
 def _code(x: Tensor) -> int:
     return _HALF.get(x.dtype, x.itemsize)
-
-
-def _parts(kernel: str) -> int:
-    """The number of parts of `bits` for a kernel."""
-    return 2 if kernel in native.CHAINED or kernel == "oscarmax" else 1
-
-
-def bits_shape(x: Tensor, kernel: str) -> list[int]:
-    """The shape of `bits` for scores `x`."""
-    d = x.shape[-1]
-    wanted = kernel in native.CHAINED or d >= _FEW.get(kernel, 64)
-    return [_parts(kernel) if wanted else 0, *x.shape[:-1], (d + 63) // 64]
-
-
-def new_bits(x: Tensor, kernel: str) -> Tensor | None:
-    """Memory for `bits`, or None if the backward pass is as fast with only the weights."""
-    if kernel in native.CHAINED or x.shape[-1] >= _FEW.get(kernel, 64):
-        return x.new_empty(bits_shape(x, kernel), dtype=torch.int64)
-    if kernel in _FEW or x.numel() < _MANY:
-        return None
-    return x.new_empty((_parts(kernel), *x.shape[:-1], 1), dtype=torch.int64)
-
-
-def new_learned_bits(x: Tensor, kernel: str) -> Tensor | None:
-    """The same if strengths are learned: segments are separated by kept positions without weight."""
-    if kernel in native.CHAINED or x.dtype in _HALF:
-        return x.new_empty(full_bits_shape(x, kernel, learned=True), dtype=torch.int64)
-    return new_bits(x, kernel)
-
-
-def full_bits_shape(x: Tensor, kernel: str, *, learned: bool) -> list[int]:
-    """The shape of `bits` with all parts that the backward pass may read."""
-    parts = 3 if learned and kernel in native.CHAINED else _parts(kernel)
-    return [parts, *x.shape[:-1], (x.shape[-1] + 63) // 64]
-
-
-def new_half_bits(x: Tensor, kernel: str) -> Tensor:
-    """The same for half-precision rows, whose weights the backward pass does not read."""
-    return x.new_empty(full_bits_shape(x, kernel, learned=False), dtype=torch.int64)
-
-
-def new_weights(x: Tensor, kernel: str, *, learned: bool) -> Tensor | None:
-    """Memory for the float32 weights of half-precision rows; None if the backward pass does not read them."""
-    if x.dtype not in _HALF or (kernel in _BITS_SUFFICE and not learned):
-        return None
-    return x.new_empty(x.shape, dtype=torch.float32)
-
-
-def kept_mask(bits: Tensor, d: int) -> Tensor:
-    """The mask of the positions that took part, from `new_learned_bits` with three parts."""
-    places = torch.arange(64)
-    return ((bits[2][..., None] >> places & 1) == 1).flatten(-2)[..., :d]
-
-
-def _bits_pointers(bits: Tensor | None) -> tuple[int | None, int | None]:
-    """The addresses of `support` and `joined`."""
-    if bits is None or not bits.numel():
-        return None, None
-    start, parts = bits.data_ptr(), bits.shape[0]
-    return start, start + bits.numel() // parts * 8 if parts > 1 else None
 
 
 def mask_layout(mask: Tensor, x: Tensor) -> tuple[Tensor, int, int]:
@@ -127,7 +54,7 @@ def _optional_arguments(
     if thetas is not None:
         thetas = _per_row(thetas, x)
         strengths = thetas.data_ptr()
-    return (*_bits_pointers(bits), keep, mask_rows, mask_repeat, strengths), (mask, thetas)
+    return (*bits_pointers(bits), keep, mask_rows, mask_repeat, strengths), (mask, thetas)
 
 
 def _more_arguments(
@@ -180,7 +107,7 @@ def call_argmax(
 def argmax_into(x: Tensor, y: Tensor, bits: Tensor, theta: float, gamma: float, kernel: str) -> None:
     """Map the rows of x / gamma into existing memory; all tensors are contiguous and on the CPU."""
     d = x.shape[-1]
-    arguments = x.numel() // d if d else 0, d, theta, gamma, get_num_threads(), *_bits_pointers(bits)
+    arguments = x.numel() // d if d else 0, d, theta, gamma, get_num_threads(), *bits_pointers(bits)
     native.core.argmax(x.itemsize, native.CODES[kernel], x.data_ptr(), y.data_ptr(), *arguments)
 
 
@@ -202,7 +129,7 @@ def call_jacobian_product(
     code, threads = native.CODES[kernel], get_num_threads()
     pointers = y.data_ptr(), v.data_ptr(), out.data_ptr()
     if mask is None and thetas is None:
-        bits_at = _bits_pointers(bits)
+        bits_at = bits_pointers(bits)
         native.core.jacobian_product(y.itemsize, code, *pointers, n, d, theta, gamma, threads, *bits_at)
         return out
     optional, _owners = _optional_arguments(y, bits, mask, thetas)
@@ -219,7 +146,7 @@ def call_argmax_learned(
     bits: Tensor | None,
     y32: Tensor | None,
 ) -> Tensor:
-    """The same with strengths that may be tensors, also in half precision; fill `y32` as `call_half_argmax`."""
+    """The same with strengths that may be tensors, also in half precision; fill `y32` if it is given."""
     y = empty_like(x)
     d = x.shape[-1]
     n = x.numel() // d if d else 0
@@ -299,52 +226,6 @@ def call_maximum(
     pointers = x.data_ptr(), y.data_ptr()
     native.core.argmax(x.itemsize, code, *pointers, n, d, one_theta, one_gamma, threads, *optional, *numbers)
     return value.to(x.dtype), y, slopes
-
-
-def call_half_argmax(
-    x: Tensor,
-    mask: Tensor | None,
-    theta: float,
-    gamma: float,
-    kernel: str,
-    bits: Tensor | None,
-    y32: Tensor | None,
-) -> Tensor:
-    """Map half-precision rows; fill `bits`, and `y32` with the weights in float32, if they are given."""
-    y = empty_like(x)
-    d = x.shape[-1]
-    n = x.numel() // d if d else 0
-    optional, _owners = _more_arguments(x, bits, mask)
-    code, threads = native.CODES[kernel], get_num_threads()
-    pointers = x.data_ptr(), y.data_ptr()
-    full = [None, None, None if y32 is None else y32.data_ptr()]
-    native.core.argmax(_HALF[x.dtype], code, *pointers, n, d, theta, gamma, threads, *optional, *full)
-    return y
-
-
-def call_half_product(
-    v: Tensor,
-    y: Tensor,
-    bits: Tensor,
-    y32: Tensor | None,
-    mask: Tensor | None,
-    theta: float,
-    gamma: float,
-    kernel: str,
-) -> Tensor:
-    """J v / gamma of half-precision rows; of `y` only NaN is read."""
-    v = v.contiguous()
-    out = empty_like(y)
-    d = y.shape[-1]
-    n = y.numel() // d if d else 0
-    optional, _owners = _more_arguments(y, bits, mask)
-    pointers = y.data_ptr(), v.data_ptr(), out.data_ptr()
-    code, threads = native.CODES[kernel], get_num_threads()
-    full = [None, None, None if y32 is None else y32.data_ptr()]
-    native.core.jacobian_product(
-        _HALF[y.dtype], code, *pointers, n, d, theta, gamma, threads, *optional, *full
-    )
-    return out
 
 
 @torch.library.custom_op("regmax::argmax", mutates_args=(), device_types="cpu")

@@ -8,7 +8,7 @@ from torch import Tensor
 from regmax.arrays import as_number, check_plain, is_array
 from regmax.frontends.checks import check_dim, check_mask, check_scores, parameter_shape
 from regmax.frontends.torch.modes import is_plain
-from regmax.frontends.torch.ops import HALF
+from regmax.frontends.torch.structure import HALF
 from regmax.regularizers.base import Bounds
 
 
