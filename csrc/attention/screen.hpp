@@ -1,9 +1,4 @@
-// Screening in 8 bits: the scores of a group of queries up to a proven error, by AVX-512 VNNI, and exact scores of the
-// few keys that the bounds leave.
-//
-// With q = q^ + rest and k = k^ + rest (quantise.hpp), |q.k - q^.k^| <= |q| |k - k^| + |q - q^| |k^|, and q^.k^ is an
-// integer times two scales. A further g |q| |k| covers the rounding of the float path, whose scores are bounded, and of
-// this file (docs/derivations/int8.md). Errors are per query and panel of keys.
+// Screening in 8 bits: exact scores of the few keys that the bounds of approximate_scores.hpp leave.
 //
 // The tiers need two things of a row, its maxima by lane, as far as they move the cut, and the scores above the cut.
 // The keys that may be among either are scored again in the float path's order of operations. Both have the bits of the
@@ -12,47 +7,17 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <limits>
-#include <type_traits>
 
 #include "algorithms/lane_simplex.hpp"
+#include "attention/approximate_scores.hpp"
 #include "attention/exact_pairs.hpp"
-#include "attention/int8_product.hpp"
 #include "attention/masks.hpp"
-#include "attention/screened_keys.hpp"
 #include "rows/group.hpp"
 
 namespace regmax::REGMAX_ISA {
 
-// In place of ScreenScratch if nothing is screened.
-struct NoScratch {
-  NoScratch(Cutter&, const regmax_attention&, bool) {}
-};
-
 #if defined(__AVX512F__)
-
-// Memory for a group of 16 queries.
-struct ScreenScratch {
-  uint8_t* queries;
-  float *columns, *errors, *tops, *lows, *scores, *more_scores;
-  int32_t *places, *owners, *more_places;
-
-  ScreenScratch(Cutter& cutter, const regmax_attention& call, bool wanted) {
-    const int64_t rows = wanted ? lanes<float> : 0, panels = panels_of<float>(call.keys) + 1;
-    queries = cutter.take<uint8_t>(rows * (call.e + 64));
-    columns = cutter.take<float>(rows * call.e);
-    errors = cutter.take<float>(rows * (panels + lanes<float>));
-    tops = cutter.take<float>(rows * panels * lanes<float>);
-    lows = cutter.take<float>(rows * lanes<float>);
-    // Whole panels of hits are written.
-    scores = cutter.take<float>(rows * most_rescored + 2 * screen_panel);
-    more_scores = cutter.take<float>(most_rescored + 2 * screen_panel);
-    places = cutter.take<int32_t>(rows * most_rescored + 2 * screen_panel);
-    owners = cutter.take<int32_t>(rows * most_rescored + 2 * screen_panel);
-    more_places = cutter.take<int32_t>(most_rescored + 2 * screen_panel);
-  }
-};
 
 // One row of the group: positions 0, ..., length - 1.
 struct BoundedRow {
@@ -64,79 +29,16 @@ struct BoundedRow {
   bool shifted;  // whether positions are not those of the panels, or x has a bias
 };
 
-class ScreenedGroup final : public BoundedScores<float> {
+class ScreenedGroup final : public ApproximateScores, public BoundedScores<float> {
  public:
   // `queries` are those of the rows, one after the other, as the float path has them; row by row they are written
   // before they are added.
   ScreenedGroup(const regmax_attention& call, const ScreenedKeys& keys, int64_t head, const float* queries,
                 ScreenScratch& s)
-      : call_(call),
-        keys_(keys),
-        head_(head),
-        s_(s),
+      : ApproximateScores(call, keys, head, s),
         k_(typed<float>(call.k) + head_rows(call, part_k, head).begin),
         stride_(head_rows(call, part_k, head).stride),
         rows_queries_(queries) {}
-
-  // Quantises the query of row r; false if it cannot be bounded.
-  bool add_query(int r, const float* q) {
-    RowBounds& bounds = bounds_[r];
-    uint8_t* const bytes = query_bytes(r);
-    const bool done = q && quantise(q, call_.e, reinterpret_cast<int8_t*>(bytes), &bounds, !few_);
-    if (!done) {
-      bounds = {};
-      std::memset(bytes, few_ ? 0 : 128, static_cast<std::size_t>(call_.e));
-    }
-    if (few_) std::memset(bytes + call_.e, 0, static_cast<std::size_t>(-call_.e & 63));
-    scales_[r] = bounds.scale;
-    return done;
-  }
-
-  // Approximate scores of all queries and the first `longest` keys.
-  void multiply(int64_t longest, float* x, int64_t x_row) {
-    panels_ = panels_of<float>(longest);
-    const float *const key_errors = keys_.errors(head_), *const key_norms = keys_.norms(head_);
-    // Twice what rounding in the float path needs: the rest covers rounding here, comparisons included.
-    const float g = slack_of(call_.e);
-    Vec<float> norms{};
-    for (int64_t p = 0; p < panels_; p += lanes<float>)
-      norms = larger(load_left(key_norms + p, panels_ - p, 0.0f), norms);
-    largest_norm_ = max_lanes<float>(norms);
-    for (int r = 0; r < lanes<float>; ++r) {
-      const RowBounds& q = bounds_[r];
-      const Vec<float> norm = splat(q.norm), rest = splat(q.error + g * q.norm);
-      Vec<float> largest{};
-      for (int64_t p = 0; p < panels_; p += lanes<float>) {
-        const Vec<float> key_error = load_left(key_errors + p, panels_ - p, 0.0f);
-        const Vec<float> key_norm = load_left(key_norms + p, panels_ - p, 0.0f);
-        const Vec<float> error = (norm * key_error + rest * key_norm) * splat(1.0001f) + splat(tiny_error);
-        store<float>(s_.errors + r * errors_row() + p, error);
-        largest = larger(error, largest);
-      }
-      largest_error[r] = max_lanes<float>(largest);
-    }
-    for (int64_t p = 0; p < panels_; ++p) {
-      const IntegerPanel panel{keys_.panel(head_, p), keys_.offsets(head_, p), keys_.scales(head_, p)};
-      multiply_integers(s_.queries, scales_, call_.e, panel,
-                        {x + p * screen_panel, x_row, s_.tops + p * lanes<float>, panels_ * lanes<float>});
-    }
-  }
-
-  // The same from the copy of the keys that the call has, with one error for all of them.
-  void multiply_copy(const int32_t* index, int64_t longest, float* x, int64_t x_row, int64_t rows) {
-    panels_ = panels_of<float>(longest);
-    const float *const bounds = call_.screen_bounds + 2 * head_, *const scales = call_.screen_scales + first_copied();
-    const int8_t* const copy = call_.screen + first_copied() * call_.e;
-    largest_norm_ = bounds[1];
-    for (int r = 0; r < rows; ++r) {
-      const RowBounds& q = bounds_[r];
-      largest_error[r] =
-          (q.norm * bounds[0] + (q.error + slack_of(call_.e) * q.norm) * bounds[1]) * 1.0001f + tiny_error;
-      multiply_copied(
-          reinterpret_cast<const int8_t*>(query_bytes(r)), q.scale, q.sum, call_.e,
-          [&](int64_t key) { return copy + key * call_.e; }, scales, index, longest, x + r * x_row);
-    }
-  }
 
   // Row r, whose approximate scores are known: lower bounds of its maxima by lane. False if a score is not finite.
   bool add_row(int r, const BoundedRow& row) {
@@ -216,30 +118,21 @@ class ScreenedGroup final : public BoundedScores<float> {
     return true;
   }
 
-  float largest_error[lanes<float>] = {};
   bool has_deleted[lanes<float>] = {};  // whether a score is -inf
   int64_t rescored = 0, candidates[lanes<float>] = {};
 
  private:
   static constexpr float relative_slack = 2e-6f;  // of comparisons, relative to the numbers compared
-  static constexpr float tiny_error = 1e-30f;     // what underflows in the float path
   // docs/derivations/int8.md: what rounding may do to a threshold, of scores relative to the largest.
   static constexpr float threshold_margin = 1e-4f, least_gap = 3e-5f;
 
-  uint8_t* query_bytes(int r) const { return s_.queries + r * (few_ ? (call_.e + 63) / 64 * 64 : call_.e); }
-  int64_t first_copied() const { return head_ * call_.screen_stride; }
-
-  float* tops(int r, int64_t p) const { return s_.tops + (r * panels_ + p) * lanes<float>; }
   // The errors of a row's panels, `step` apart.
   struct Errors {
     const float* at;
     int64_t step;
     Vec<float> operator[](int64_t p) const { return splat(at[p * step]); }
   };
-  Errors errors(int r) const {
-    return rows_[r].shifted ? Errors{largest_error + r, 0} : Errors{s_.errors + r * errors_row(), 1};
-  }
-  int64_t errors_row() const { return (panels_ + lanes<float> - 1) / lanes<float> * lanes<float>; }
+  Errors errors(int r) const { return rows_[r].shifted ? Errors{largest_error + r, 0} : Errors{panel_errors(r), 1}; }
   float* lows(int r) const { return s_.lows + r * lanes<float>; }
   // The keys of row r that are scored again, in order.
   int32_t* places(int r) const { return s_.places + starts_[r]; }
@@ -262,7 +155,7 @@ class ScreenedGroup final : public BoundedScores<float> {
   bool finish_tops(int r) {
     const BoundedRow& row = rows_[r];
     constexpr float lowest = -std::numeric_limits<float>::infinity();
-    if (!(bounds_[r].norm * largest_norm_ < 1e30f)) return false;
+    if (!are_products_bounded(r)) return false;
     uint32_t bad = 0, deleted = 0;
     for (int64_t p = row.shifted ? 0 : row.length / screen_panel; p < panels_of<float>(row.length); ++p) {
       Vec<float> top = splat(lowest);
@@ -379,7 +272,7 @@ class ScreenedGroup final : public BoundedScores<float> {
     if (few_ && count > 0) {
       int32_t index[most_rescored];
       for (int64_t k = 0; k < count; ++k) index[k] = static_cast<int32_t>(key(r, at[k]));
-      multiply_in_place((rows_queries_ + r * call_.e), 1, call_.e, k_, stride_, index, count, out, 0);
+      multiply_in_place(rows_queries_ + r * call_.e, 1, call_.e, k_, stride_, index, count, out, 0);
       for (int64_t k = 0; rows_[r].bias && k < count; ++k) out[k] = with_bias(r, index[k], out[k]);
       return;
     }
@@ -394,29 +287,14 @@ class ScreenedGroup final : public BoundedScores<float> {
     for (int64_t k = 0; rows_[r].bias && k < count; ++k) out[k] = with_bias(r, key(r, at[k]), out[k]);
   }
 
-  const regmax_attention& call_;
-  const ScreenedKeys& keys_;
-  const int64_t head_;
-  ScreenScratch& s_;
   const float* const k_;
   const int64_t stride_;
-  const bool few_ = has_few_queries(call_);  // then keys are read where they are, and so are their copies
-  const float* const rows_queries_;          // as the float path has them, one after the other
-  int64_t panels_ = 0, collected_ = 0, starts_[lanes<float>] = {}, counts_[lanes<float>] = {};
-  RowBounds bounds_[lanes<float>] = {};
-  float scales_[lanes<float>] = {}, largest_norm_ = 0;
+  const float* const rows_queries_;  // as the float path has them, one after the other
+  int64_t collected_ = 0, starts_[lanes<float>] = {}, counts_[lanes<float>] = {};
   // Of every row: scores below the floor are in no maximum that matters; scores at or above the level are collected.
   float floors_[lanes<float>] = {}, levels_[lanes<float>] = {};
   BoundedRow rows_[lanes<float>] = {};
 };
-
-template <class T>
-using ScreenScratchOf = std::conditional_t<can_screen<T>, ScreenScratch, NoScratch>;
-
-#else
-
-template <class T>
-using ScreenScratchOf = NoScratch;
 
 #endif
 
