@@ -97,7 +97,7 @@ struct TsallisGrads {
   };
 };
 
-struct Entmax15 : JoinsNothing {
+struct Entmax15 : JoinsNothing, PowerStrengths<TsallisGrads> {
   static constexpr bool on_simplex = true;
   static bool accepts(double alpha) { return alpha >= 1 && alpha <= 2; }
   static bool is_sparsemax(double alpha) { return alpha == 2; }
@@ -222,23 +222,6 @@ struct Entmax15 : JoinsNothing {
   template <class T>
   static void multiply(const CompactedRow<T>& row, double alpha, Workspace&) {
     multiply_compacted<T, Product>(row, alpha);
-  }
-
-  // --- Gradients of strengths ---
-  using Grads = TsallisGrads;
-
-  template <class T>
-  static double strength_grad(const CompactedRow<T>& row, double alpha, Workspace&) {
-    return grads_of<TsallisGrads>(row, alpha).strength;
-  }
-  template <class T>
-  static double gamma_grad(const CompactedRow<T>& row, double alpha, Workspace&) {
-    return grads_of<TsallisGrads>(row, alpha).gamma;
-  }
-  template <class T>
-  static OmegaValue omega(const CompactedRow<T>& row, double alpha, int64_t, Workspace&) {
-    const auto grads = grads_of<TsallisGrads>(row, alpha);
-    return {grads.value, grads.slope};
   }
 };
 

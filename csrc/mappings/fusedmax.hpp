@@ -21,7 +21,7 @@
 
 namespace regmax::REGMAX_ISA {
 
-struct Fusedmax : HasLam {
+struct Fusedmax : HasLam, PenalisedNorm<Fusedmax> {
   static constexpr bool on_simplex = true;
   static constexpr Joins joins = Joins::neighbours;
 
@@ -190,10 +190,6 @@ struct Fusedmax : HasLam {
   template <class T>
   static double strength_grad(const CompactedRow<T>& row, double, Workspace&) {
     return total_variation_grad(row);
-  }
-  template <class T>
-  static double gamma_grad(const CompactedRow<T>& row, double lam, Workspace& w) {
-    return lam * strength_grad(row, lam, w) - dot(row.v, row.y, row.m);
   }
   // Both of a row without deleted positions.
   template <class T>

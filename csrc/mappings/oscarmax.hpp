@@ -16,7 +16,7 @@
 
 namespace regmax::REGMAX_ISA {
 
-struct Oscarmax : HasLam {
+struct Oscarmax : HasLam, PenalisedNorm<Oscarmax> {
   static constexpr bool on_simplex = true;
   static constexpr Joins joins = Joins::anywhere;
 
@@ -193,10 +193,6 @@ struct Oscarmax : HasLam {
   static double strength_grad(const CompactedRow<T>& row, double, Workspace& w) {
     if (row.all_equal()) return 0;
     return row.m <= few_ranks ? sum_by_few_ranks(row) : sum_by_rank(row.y, row.v, row.m, w);
-  }
-  template <class T>
-  static double gamma_grad(const CompactedRow<T>& row, double lam, Workspace& w) {
-    return lam * strength_grad(row, lam, w) - dot(row.v, row.y, row.m);
   }
   // sum_k (d - k) y_(k) over the d kept positions.
   template <class T>

@@ -143,6 +143,40 @@ inline typename Grads::template Of<double> grads_of(const CompactedRow<T>& row, 
   return {sums, theta};
 }
 
+// Omega(y) and its derivative in theta.
+struct OmegaValue {
+  double value, slope;
+};
+
+// The gradients of strengths, and Omega, from those sums.
+template <class Sums>
+struct PowerStrengths {
+  using Grads = Sums;
+
+  template <class T>
+  static double strength_grad(const CompactedRow<T>& row, double theta, Workspace&) {
+    return grads_of<Grads>(row, theta).strength;
+  }
+  template <class T>
+  static double gamma_grad(const CompactedRow<T>& row, double theta, Workspace&) {
+    return grads_of<Grads>(row, theta).gamma;
+  }
+  template <class T>
+  static OmegaValue omega(const CompactedRow<T>& row, double theta, int64_t, Workspace&) {
+    const auto grads = grads_of<Grads>(row, theta);
+    return {grads.value, grads.slope};
+  }
+};
+
+// gamma's gradient if Omega is half the squared norm plus lam times a penalty.
+template <class Mapping>
+struct PenalisedNorm {
+  template <class T>
+  static double gamma_grad(const CompactedRow<T>& row, double lam, Workspace& w) {
+    return lam * Mapping::strength_grad(row, lam, w) - dot(row.v, row.y, row.m);
+  }
+};
+
 // log2 and exp2 of a double, and of one number per lane.
 inline double log2_in_double(double v) { return std::log2(v); }
 inline double exp2_in_double(double v) { return std::exp2(v); }
@@ -230,11 +264,6 @@ inline RowSums whole_row_sums(const T* y, const T* u, const uint64_t* support, i
   }
   return {-edges, inner};
 }
-
-// Omega(y) and its derivative in theta.
-struct OmegaValue {
-  double value, slope;
-};
 
 // sum |y_i+1 - y_i| over the kept positions.
 template <class T>

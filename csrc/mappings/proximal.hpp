@@ -50,7 +50,7 @@ struct Proximal : HasLam {
 };
 
 // prox_tv1d: argmin 1/2 |z - x|^2 + lam sum |z_{i+1} - z_i|. J averages over segments.
-struct ProxTv1d : Proximal {
+struct ProxTv1d : Proximal, PenalisedNorm<ProxTv1d> {
   static constexpr Joins joins = Joins::neighbours;
 
   template <class T>
@@ -73,10 +73,6 @@ struct ProxTv1d : Proximal {
   template <class T>
   static double strength_grad(const CompactedRow<T>& row, double, Workspace&) {
     return total_variation_grad(row);
-  }
-  template <class T>
-  static double gamma_grad(const CompactedRow<T>& row, double lam, Workspace& w) {
-    return lam * strength_grad(row, lam, w) - dot(row.v, row.y, row.m);
   }
 };
 
@@ -106,7 +102,7 @@ inline void rank_sizes(const T* x, int64_t m, double* spare, Workspace& w, Ranke
 }
 
 // prox_oscar: the OWL prox with weights lam (m - k). J averages sign(z) v over groups of equal |z|.
-struct ProxOscar : Proximal {
+struct ProxOscar : Proximal, PenalisedNorm<ProxOscar> {
   static constexpr Joins joins = Joins::nothing;
 
   template <class T>
@@ -153,10 +149,6 @@ struct ProxOscar : Proximal {
       total += static_cast<double>(u[i]);
     }
     return sum_by_rank(sizes, u, row.m, w) - static_cast<double>(row.m) * total;
-  }
-  template <class T>
-  static double gamma_grad(const CompactedRow<T>& row, double lam, Workspace& w) {
-    return lam * strength_grad(row, lam, w) - dot(row.v, row.y, row.m);
   }
 
  private:

@@ -180,7 +180,7 @@ struct PnormGrads {
   };
 };
 
-struct Sqpnormmax15 : JoinsNothing {
+struct Sqpnormmax15 : JoinsNothing, PowerStrengths<PnormGrads> {
   static constexpr bool on_simplex = true;
   static bool accepts(double p) { return p > 1 && p <= 2; }
   static bool is_sparsemax(double p) { return p == 2; }
@@ -268,23 +268,6 @@ struct Sqpnormmax15 : JoinsNothing {
   template <class T>
   static void multiply(const CompactedRow<T>& row, double p, Workspace&) {
     multiply_compacted<T, Product>(row, p);
-  }
-
-  // --- Gradients of strengths ---
-  using Grads = PnormGrads;
-
-  template <class T>
-  static double strength_grad(const CompactedRow<T>& row, double p, Workspace&) {
-    return grads_of<PnormGrads>(row, p).strength;
-  }
-  template <class T>
-  static double gamma_grad(const CompactedRow<T>& row, double p, Workspace&) {
-    return grads_of<PnormGrads>(row, p).gamma;
-  }
-  template <class T>
-  static OmegaValue omega(const CompactedRow<T>& row, double p, int64_t, Workspace&) {
-    const auto grads = grads_of<PnormGrads>(row, p);
-    return {grads.value, grads.slope};
   }
 };
 
