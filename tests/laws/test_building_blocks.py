@@ -40,6 +40,7 @@ def test_project_simplex_is_the_nearest_point(front: Front, row: int) -> None:
     np.testing.assert_allclose(front(regmax.project_simplex, ROWS[row]), nearest(row), rtol=0, atol=1e-7)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("lam", [0.0, 0.2, 1.0, 100.0])
 @EVERY_ROW
 def test_prox_tv1d_is_the_minimiser(front: Front, row: int, lam: float) -> None:
@@ -74,6 +75,7 @@ def shrunk(row: int, shape: str) -> np.ndarray:
     )
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("shape", ["oscar", "slope", "lasso", "largest", "zero"])
 @EVERY_ROW
 def test_prox_owl_is_the_minimiser(front: Front, row: int, shape: str) -> None:
