@@ -50,7 +50,7 @@ test: lint $(INSTALLED) $(PAPERS_CODE) ## all checks, all tests, all doctests
 	$(BUILD_SITE) & site=$$!; pytest -q -n 2 --dist=worksteal --ignore=tests/frameworks; tests=$$?; wait $$site && exit $$tests
 
 test-frameworks: $(FRAMEWORKS) ## the tests of JAX, ONNX and Triton, which it installs
-	pytest -q -n 2 tests/frameworks --ignore=tests/frameworks/triton
+	pytest -q -n 2 tests/frameworks tests/frontends/test_imports.py --ignore=tests/frameworks/triton
 	TRITON_INTERPRET=1 pytest -q -n 2 tests/frameworks/triton
 
 # The same laws on more rows. `make test-long SEED=7 ROWS=10000000` draws others.
@@ -188,13 +188,15 @@ INSTALL := python -m pip install --quiet --no-compile -c constraints.txt
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-# torch is installed first and separately, so that no other requirement determines its version.
-$(TORCH): constraints.txt | $(VENV)/bin/python
-	$(INSTALL) torch==2.13.0
+# Before everything else, so that pip replaces nothing that the build uses while the core compiles: a new environment may
+# have a setuptools that is too old for torch, and every Python process that starts reads its .pth file.
+$(TOOLS): constraints.txt | $(VENV)/bin/python
+	$(INSTALL) scikit-build-core cmake ninja setuptools
 	touch $@
 
-$(TOOLS): constraints.txt | $(VENV)/bin/python
-	$(INSTALL) scikit-build-core cmake ninja
+# torch is installed before the other requirements, so that none of them determines its version.
+$(TORCH): $(TOOLS)
+	$(INSTALL) torch==2.13.0
 	touch $@
 
 $(BUILT): pyproject.toml $(TOOLS) $(CORE) $(PACKAGES)

@@ -17,7 +17,7 @@ from table import DEFAULTS, TABLE, Entry
 # and not the draw.
 settings.register_profile(
     "default",
-    max_examples=10,
+    max_examples=6,
     derandomize=True,
     database=None,
     deadline=None,

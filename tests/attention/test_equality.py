@@ -113,6 +113,7 @@ def test_a_bias_is_added_to_the_scores(mapping: str, shape: tuple[int, ...], fus
 BIASES = [(4, 33, 47), (1, 33, 47), (33, 47), (2, 1, 1, 47), (4, 1, 47), (47,), (33, 1), (2, 4, 33, 47), ()]
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("mapping", ["sparsemax", "fusedmax", "oscarmax", "sqpnormmax"])
 @pytest.mark.parametrize("shape", BIASES, ids=str)
 @pytest.mark.parametrize("queries", [33, 3])
@@ -147,6 +148,7 @@ def test_a_learnable_bias_in_other_types(fused_calls: list[str]) -> None:
     assert len(fused_calls) == 2
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("mapping", MAPPINGS, ids=str)
 @pytest.mark.parametrize("mask_kind", ["none", "right", "left", "rows"])
 @pytest.mark.parametrize("queries", [33, 2])

@@ -36,6 +36,7 @@ def mapping_of(name: str, theta: Any, gamma: Any) -> Resolved:
     return Resolved(OMEGAS[name](theta), 0.5 + gamma)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("name", OMEGAS)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("mask_kind", ["none", "right", "left", "rows"])

@@ -117,6 +117,7 @@ def test_weights_about_the_least_number_are_rounded_once(tier: str | None, kerne
         np.testing.assert_array_equal(y > 0, np.tile(expected.astype(np.float32) > 0, (8, 1)))
 
 
+@pytest.mark.pairs
 @pytest.mark.skipif(not native.available(), reason="the core was not built")
 @pytest.mark.parametrize("tier", exact_sweep.TIERS)
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from regmax.cli import main
 from regmax.experiments import demo
 from regmax.experiments.errors import ExperimentError
 from regmax.experiments.training import runs
@@ -76,17 +77,20 @@ def test_the_demo_says_why_a_run_failed(tmp_path: Path, monkeypatch: pytest.Monk
         demo.run(tmp_path)
 
 
-def test_an_interrupted_demo_stops_its_runs_and_goes_on_when_called_again(tmp_path: Path) -> None:
+def test_an_interrupted_demo_stops_its_runs_and_goes_on_when_called_again(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields, command = SMALL | {"epochs": 25, "save_every": 1}, ["demo", "--out", str(tmp_path)]
     code = (
         "import signal, sys; from regmax.cli import main; from regmax.experiments import demo\n"
         # A process started in the background by a shell ignores Ctrl-C, and its children inherit this.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        f"demo._FIELDS = {SMALL | {'epochs': 40, 'save_every': 1}}\n"
-        "demo._STEPS, demo.MAPPINGS = 3, ('softmax',)\n"
-        f"sys.exit(main(['demo', '--out', {str(tmp_path)!r}]))"
+        f"demo._FIELDS, demo._STEPS, demo.MAPPINGS = {fields}, 3, ('softmax',)\n"
+        f"sys.exit(main({command}))"
     )
-    command = [sys.executable, "-c", code]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     while "epoch 2" not in process.stdout.readline():
         pass
@@ -99,7 +103,10 @@ def test_an_interrupted_demo_stops_its_runs_and_goes_on_when_called_again(tmp_pa
     time.sleep(0.5)
     assert (folder / runs.LAST).stat().st_mtime_ns == reached  # no process is still running
     assert not (folder / runs.RESULT).exists()
-    again = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert again.stdout.splitlines()[-1] == str(tmp_path / "report.html")
-    assert "epoch 1:" not in again.stdout
-    assert "epoch 40:" in again.stdout
+    for name, value in {"_FIELDS": fields, "_STEPS": 3, "MAPPINGS": ("softmax",)}.items():
+        monkeypatch.setattr(demo, name, value)
+    assert main(command) == 0  # here, where everything is imported
+    again = capsys.readouterr().out
+    assert again.splitlines()[-1] == str(tmp_path / "report.html")
+    assert "epoch 1:" not in again
+    assert "epoch 25:" in again

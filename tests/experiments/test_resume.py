@@ -102,7 +102,7 @@ def test_killed_processes_resume_bit_for_bit(tmp_path: Path) -> None:
     process = launch([*command, "--resume"], tmp_path / "killed")
     time.sleep(3)  # at an arbitrary moment: while it reads, trains or writes
     kill(process)
-    finish([*command, "--resume"], tmp_path / "killed")
+    assert main([*command, "--resume", "--out", str(tmp_path / "killed")]) == 0
     assert same_bits(tmp_path / "killed", tmp_path / "whole")
     for name in ("scores", "attention"):
         one, other = (runs.read_result(tmp_path / which)[name] for which in ("killed", "whole"))
@@ -117,10 +117,6 @@ def launch(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
         env=environment,
         stdout=subprocess.DEVNULL,
     )
-
-
-def finish(command: list[str], folder: Path) -> None:
-    assert launch(command, folder).wait(300) == 0
 
 
 def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:

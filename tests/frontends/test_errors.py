@@ -19,6 +19,7 @@ FRAMEWORKS = pytest.mark.parametrize("array", [np.asarray, torch.tensor], ids=["
 MAPPINGS = pytest.mark.parametrize("entry", DEFAULTS, ids=str)
 
 
+@pytest.mark.pairs
 @MAPPINGS
 @FRAMEWORKS
 @pytest.mark.parametrize("dtype", [np.int64, np.int8, np.bool_, np.complex64])
@@ -46,6 +47,7 @@ def test_a_single_number_raises(entry: Entry, array: Any) -> None:
         entry(array(np.array(1.0)))
 
 
+@pytest.mark.pairs
 @MAPPINGS
 @FRAMEWORKS
 @pytest.mark.parametrize("dim", [2, -3, 10])
@@ -54,6 +56,7 @@ def test_a_dim_out_of_range_raises(entry: Entry, array: Any, dim: int) -> None:
         entry(array(X), dim)
 
 
+@pytest.mark.pairs
 @MAPPINGS
 @FRAMEWORKS
 @pytest.mark.parametrize("dim", [1.0, None, True])
@@ -62,6 +65,7 @@ def test_a_dim_that_is_no_integer_raises(entry: Entry, array: Any, dim: Any) -> 
         entry(array(X), dim)
 
 
+@pytest.mark.pairs
 @MAPPINGS
 @FRAMEWORKS
 @pytest.mark.parametrize("gamma", [0.0, -1.0, float("nan"), float("inf")])
@@ -137,6 +141,7 @@ def test_strengths_that_do_not_broadcast_raise(array: Any, mapping: str, name: s
         getattr(regmax, mapping)(array(np.ones((2, 3))), **{name: array(np.full((4, 1), 1.5))})
 
 
+@pytest.mark.pairs
 @MAPPINGS
 @FRAMEWORKS
 @pytest.mark.parametrize("shape", [(2,), (2, 3), (1, 1, 3), (0, 3)])
@@ -145,6 +150,7 @@ def test_a_mask_that_does_not_broadcast_raises(entry: Entry, array: Any, shape: 
         entry(array(X), mask=array(np.ones(shape, dtype=bool)))
 
 
+@pytest.mark.pairs
 @MAPPINGS
 @FRAMEWORKS
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int64])

@@ -137,6 +137,7 @@ def test_the_result_is_a_new_array(entry: Entry, front: Front) -> None:
         np.testing.assert_array_equal(front.numpy(x), before)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("dtype", HALF, ids=str)
 def test_half_precision_keeps_zeros_and_groups(torch_path: str, entry: Entry, dtype: torch.dtype) -> None:
     x = torch.tensor(CUBE).to(dtype)

@@ -65,6 +65,7 @@ def test_the_hessian_of_max_is_the_jacobian(entry: Entry, torch_path: str) -> No
     close(hessian(lambda t: regmax.regularized_max(entry.omega, t))(x), jacrev(entry)(x), entry)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize(("in_dim", "dim"), [(0, -1), (1, -1), (1, 0), (2, 0), (-1, 1), (0, 1)])
 def test_vmap_over_any_dimension(entry: Entry, torch_path: str, in_dim: int, dim: int) -> None:
     x = direction(3, 4, 5)
@@ -79,6 +80,7 @@ def test_vmap_inside_vmap(entry: Entry, torch_path: str) -> None:
     torch.testing.assert_close(ours, entry(x), rtol=0, atol=1e-14)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize(("x_dim", "mask_dim"), [(0, 0), (None, 0), (0, None), (1, 2), (0, 1)])
 def test_vmap_with_a_mask(entry: Entry, torch_path: str, x_dim: int | None, mask_dim: int | None) -> None:
     x, mask = direction(3, 3, 3), torch.rand(3, 3, 3, generator=torch.Generator().manual_seed(0)) < 0.7

@@ -37,6 +37,7 @@ def test_every_number_is_converted_exactly(dtype: torch.dtype) -> None:
     assert torch.equal(y, x)
 
 
+@pytest.mark.pairs
 @HALF
 @MAPPINGS
 @pytest.mark.parametrize("tier", [None, *TIERS])
@@ -58,6 +59,7 @@ def test_weights_and_gradients_are_those_of_float32(
     torch.testing.assert_close(ours.float(), theirs.to(dtype).float(), rtol=1e-2, atol=1e-5)
 
 
+@pytest.mark.pairs
 @HALF
 @MAPPINGS
 @pytest.mark.parametrize("shape", [(), (37, 1)], ids=["shared", "per row"])
@@ -164,6 +166,7 @@ def test_the_core_refuses_a_product_without_weights_or_bits() -> None:
             native.core.jacobian_product(2, native.CODES[kernel], *arguments)
 
 
+@pytest.mark.pairs
 @MAPPINGS
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dim", [0, -1])

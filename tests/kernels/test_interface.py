@@ -138,6 +138,7 @@ def test_no_gamma_spoils_a_high_score(implementation: Any, dtype: Any) -> None:
     np.testing.assert_array_equal(y, [[0.5, 0, 0.5]])
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("gamma", [1.0, 0.5, np.full(4, 0.5)], ids=["1", "0.5", "per row"])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_rows_without_a_result(implementation: Any, kernel: str, gamma: Any) -> None:

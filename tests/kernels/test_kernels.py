@@ -134,6 +134,7 @@ def test_supports_and_groups_are_those_of_the_reference(
     np.testing.assert_array_equal(structure(y.numpy()), structure(reference.argmax(kernel, x, None, theta)))
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("kind", ["constant", "ties", "multiples", "segments"])
 @pytest.mark.parametrize(("kernel", "theta"), CASES)
 def test_equal_neighbours_stay_equal_to_the_last_bit(kernel: str, theta: float | None, kind: str) -> None:
@@ -241,6 +242,7 @@ def test_spoiled_and_empty_rows(kernel: str, theta: float | None) -> None:
     np.testing.assert_allclose(batched, product, atol=1e-15)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("shape", [(0, 4), (3, 0), (0, 0), (2, 0, 3)])
 @pytest.mark.parametrize(("kernel", "theta"), CASES)
 def test_nothing_in_nothing_out(kernel: str, theta: float | None, shape: tuple[int, ...]) -> None:

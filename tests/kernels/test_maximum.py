@@ -41,6 +41,7 @@ def gradients(
     return [values.detach(), *torch.autograd.grad(values, inputs, v)]
 
 
+@pytest.mark.pairs
 @mappings
 @pytest.mark.parametrize("d", [1, 6, 70, 200])
 @pytest.mark.parametrize("tier", [None, *TIERS])

@@ -25,6 +25,7 @@ def rows(d: int, n: int = 64) -> np.ndarray:
     return x.astype(np.float32)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("tier", [None, *TIERS])
 @cases
 @lengths
@@ -64,6 +65,7 @@ def test_strengths_of_other_rows_change_no_bit(kernel: str, d: int) -> None:
         np.testing.assert_array_equal(product[same], native.jacobian_product(kernel, y, v[same], None, equal))
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("p", [1.006, 1.01, 1.03, 1.1, 1.5, 1.99])
 @pytest.mark.parametrize("tier", [None, *TIERS])
 @lengths

@@ -8,6 +8,7 @@ import pytest
 from regmax.kernels import native, reference
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("d", [3, 16, 40, 130, 300])
 @pytest.mark.parametrize("touched", [0, 1, 3, 9, 40])

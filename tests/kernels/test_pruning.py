@@ -31,6 +31,7 @@ def expected_rows(d: int, lam: float) -> tuple[np.ndarray, np.ndarray]:
     return x, reference.argmax("fusedmax", x, theta=lam)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("tier", [None, *TIERS])
 @pytest.mark.parametrize("d", [3, 20, 64, 65, 128, 130, 300])
 @pytest.mark.parametrize("lam", [0.02, 0.1, 0.3])
@@ -66,6 +67,7 @@ def divided_rows(kernel: str, theta: float | None, gamma: float, d: int) -> tupl
     return x, *((own, reference.argmax(kernel, x, theta=theta, gamma=own)) for own in strengths)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("kernel", ["sparsemax", "fusedmax", "oscarmax", "sqpnormmax"])
 @pytest.mark.parametrize("tier", [None, *TIERS])
 @pytest.mark.parametrize("gamma", [1e-35, 1e-3, 2.0, 1e3, 1e33])

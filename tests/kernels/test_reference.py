@@ -37,6 +37,7 @@ def units(errors: Any, scale: Any) -> float:
     return max(map(float, errors)) / float(np.spacing(scale))
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("kernel", "theta"), RATIONAL)
 def test_piecewise_linear_mappings_are_exact_and_rounded_once(
@@ -50,6 +51,7 @@ def test_piecewise_linear_mappings_are_exact_and_rounded_once(
             np.testing.assert_array_equal(y, expected.astype(dtype))
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("kernel", "theta"), SMOOTH)
 def test_smooth_mappings_are_rounded_once(kernel: str, theta: float | None, kind: str) -> None:
@@ -85,6 +87,7 @@ def test_long_rows_are_exact(kernel: str, theta: float | None, kind: str, d: int
     np.testing.assert_array_equal(y, [float(weight) for weight in expected])
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("fill", [-1e16, -1e18, -1e300, -1e308, np.finfo(np.float64).min])
 @pytest.mark.parametrize(("kernel", "theta"), RATIONAL)
 def test_very_low_scores_are_scores(kernel: str, theta: float | None, fill: float) -> None:
@@ -110,6 +113,7 @@ def test_scores_in_tenths_fuse_as_they_do_on_paper() -> None:
     np.testing.assert_array_equal(reference.argmax("fusedmax", np.array([[0.1, 0.0, 0.2]]), theta=0.1), 1 / 3)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("gamma", [0.1, 3.0, 1e-3, 1e-300])
 @pytest.mark.parametrize(
     ("kernel", "theta"), [*RATIONAL, ("softmax", None), ("sqpnormmax", 1.5), ("entmax", 1.5)]
@@ -133,6 +137,7 @@ def test_a_small_gamma_deletes_no_score_and_makes_none_infinite(dtype: str) -> N
     assert np.isfinite(z).all()
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("kernel", "theta"), [*RATIONAL, *SMOOTH])
 def test_jacobian_products_are_exact(kernel: str, theta: float | None, kind: str) -> None:

@@ -56,6 +56,7 @@ def both_paths(case: str, monkeypatch: pytest.MonkeyPatch, *arguments: Any, **op
         return ours, gradients(case, *arguments, **options)
 
 
+@pytest.mark.pairs
 @mappings
 @pytest.mark.parametrize("d", [1, 5, 63, 64, 65, 129, 200])
 @pytest.mark.parametrize("tier", [None, *TIERS])

@@ -36,6 +36,7 @@ def test_adversarial_rows_on_each_tier(tier: str, isa: str, capfd: pytest.Captur
         native.use_instruction_set(usual)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("d", [5, 33, 200, 700, 5000])
 @pytest.mark.parametrize(("kernel", "theta"), STRENGTHS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import cvxpy as cp
@@ -18,46 +19,68 @@ RNG = np.random.default_rng(11)
 ROWS = [RNG.normal(size=d) for d in (1, 2, 3, 8, 25)] + [np.round(3 * RNG.normal(size=12)) / 2]
 
 
-@pytest.mark.parametrize("x", ROWS, ids=lambda x: f"d={len(x)}")
-def test_project_simplex_is_the_nearest_point(front: Front, x: np.ndarray) -> None:
-    expected = oracle.solve("sparsemax", x[None], np.ones(1)).y[0]
-    np.testing.assert_allclose(front(regmax.project_simplex, x), expected, rtol=0, atol=1e-7)
+EVERY_ROW = pytest.mark.parametrize("row", range(len(ROWS)), ids=lambda row: f"d={len(ROWS[row])}")
 
 
-@pytest.mark.parametrize("lam", [0.0, 0.2, 1.0, 100.0])
-@pytest.mark.parametrize("x", ROWS, ids=lambda x: f"d={len(x)}")
-def test_prox_tv1d_is_the_minimiser(front: Front, x: np.ndarray, lam: float) -> None:
-    z = front(lambda a: regmax.prox_tv1d(a, lam), x)
-    expected = oracle.minimize(
+@lru_cache  # the solver takes longer than all paths of a case together
+def nearest(row: int) -> np.ndarray:
+    return oracle.solve("sparsemax", ROWS[row][None], np.ones(1)).y[0]
+
+
+@lru_cache
+def smoothest(row: int, lam: float) -> np.ndarray:
+    x = ROWS[row]
+    return oracle.minimize(
         lambda v: cp.sum_squares(v - x) / 2 + (lam * cp.tv(v) if len(x) > 1 else 0), len(x)
     )
+
+
+@EVERY_ROW
+def test_project_simplex_is_the_nearest_point(front: Front, row: int) -> None:
+    np.testing.assert_allclose(front(regmax.project_simplex, ROWS[row]), nearest(row), rtol=0, atol=1e-7)
+
+
+@pytest.mark.pairs
+@pytest.mark.parametrize("lam", [0.0, 0.2, 1.0, 100.0])
+@EVERY_ROW
+def test_prox_tv1d_is_the_minimiser(front: Front, row: int, lam: float) -> None:
+    z, expected = front(lambda a: regmax.prox_tv1d(a, lam), ROWS[row]), smoothest(row, lam)
     np.testing.assert_allclose(z, expected, rtol=0, atol=1e-6)
     near = np.abs(np.diff(expected)) < 1e-8
     if lam > 0:
         assert np.all(np.diff(z)[near] == 0)
 
 
-@pytest.mark.parametrize("shape", ["oscar", "slope", "lasso", "largest", "zero"])
-@pytest.mark.parametrize("x", ROWS, ids=lambda x: f"d={len(x)}")
-def test_prox_owl_is_the_minimiser(front: Front, x: np.ndarray, shape: str) -> None:
-    d = len(x)
-    weights = {
+def owl_weights(shape: str, d: int) -> np.ndarray:
+    return {
         "oscar": 0.1 * np.arange(d - 1, -1, -1.0),
-        "slope": np.sort(RNG.random(d))[::-1].copy(),
+        "slope": np.sort(np.random.default_rng(d).random(d))[::-1].copy(),
         "lasso": np.full(d, 0.4),
         "largest": np.eye(d)[0],
         "zero": np.zeros(d),
     }[shape]
-    drops = weights - np.append(
-        weights[1:], 0
-    )  # sum_k weights_k |z|_(k) = sum_k drops_k (sum of the k largest)
-    expected = oracle.minimize(
+
+
+@lru_cache
+def shrunk(row: int, shape: str) -> np.ndarray:
+    """By sum_k weights_k |z|_(k) = sum_k drops_k (sum of the k largest)."""
+    x, weights = ROWS[row], owl_weights(shape, len(ROWS[row]))
+    drops = weights - np.append(weights[1:], 0)
+    return oracle.minimize(
         lambda v: (
-            cp.sum_squares(v - x) / 2 + sum(drops[k] * cp.sum_largest(cp.abs(v), k + 1) for k in range(d))
+            cp.sum_squares(v - x) / 2
+            + sum(drop * cp.sum_largest(cp.abs(v), k) for k, drop in enumerate(drops, 1))
         ),
-        d,
+        len(x),
     )
-    np.testing.assert_allclose(front(regmax.prox_owl, x, weights), expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.pairs
+@pytest.mark.parametrize("shape", ["oscar", "slope", "lasso", "largest", "zero"])
+@EVERY_ROW
+def test_prox_owl_is_the_minimiser(front: Front, row: int, shape: str) -> None:
+    z = front(regmax.prox_owl, ROWS[row], owl_weights(shape, len(ROWS[row])))
+    np.testing.assert_allclose(z, shrunk(row, shape), rtol=0, atol=1e-6)
 
 
 BLOCKS: dict[str, Any] = {

@@ -73,6 +73,7 @@ def test_a_row_without_kept_scores_is_zero(entry: Entry, front: Front) -> None:
     np.testing.assert_allclose(y[1], 1 / 3, atol=1e-15)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("bad", [np.nan, INF])
 def test_a_row_with_nan_or_infinity_is_nan(entry: Entry, front: Front, bad: float) -> None:
     x = np.array([[1.0, bad, 0.5], [1.0, 0.5, 0.4], [-INF, bad, bad], [bad, 1.0, 2.0]])
@@ -84,6 +85,7 @@ def test_a_row_with_nan_or_infinity_is_nan(entry: Entry, front: Front, bad: floa
     np.testing.assert_array_equal(front(entry, x)[1], y[1])
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("bad", [np.nan, INF])
 def test_the_gradient_of_a_nan_row_is_nan(entry: Entry, torch_path: str, bad: float) -> None:
     x = torch.tensor([[1.0, bad, 0.5], [1.0, 0.5, 0.4]], requires_grad=True)
@@ -175,6 +177,7 @@ def test_no_gamma_deletes_a_low_score(front: Front, gamma: Any) -> None:
     np.testing.assert_allclose(largest, [0.6 * 0.05 - 0.125 * (0.4**2 + 0.6**2)], rtol=0, atol=1e-6)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("gamma", [1e-3, np.full((1, 1), 1e-3, np.float32)], ids=["number", "array"])
 @pytest.mark.parametrize("mapping", [regmax.softmax, regmax.sparsemax, regmax.oscarmax, regmax.sqpnormmax])
 def test_no_gamma_spoils_a_high_score(front: Front, mapping: Any, gamma: Any) -> None:

@@ -34,6 +34,7 @@ def test_the_ends_are_softmax_and_sparsemax(front: Front) -> None:
     )
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("step", NEAR_ONE)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_nothing_cancels_near_softmax(front: Front, step: float, dtype: str) -> None:

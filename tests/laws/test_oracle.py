@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import oracle
 import pytest
@@ -24,6 +26,12 @@ def random_problems(entry: Entry, d: int) -> tuple[np.ndarray, np.ndarray]:
     return scale[:, None] * rng.normal(size=(scale.size, d)), gamma
 
 
+@lru_cache
+def solved(entry: Entry, d: int) -> oracle.Solution:
+    x, gamma = random_problems(entry, d)
+    return oracle.solve(entry.mapping, x, gamma, **entry.parameters)
+
+
 def test_the_problems_are_more_than_a_thousand() -> None:
     assert sum(len(random_problems(*problem.values)[0]) for problem in PROBLEMS) > 1000
 
@@ -31,7 +39,7 @@ def test_the_problems_are_more_than_a_thousand() -> None:
 @pytest.mark.parametrize(("entry", "d"), PROBLEMS)
 def test_argmax_agrees_with_the_solver(entry: Entry, d: int) -> None:
     x, gamma = random_problems(entry, d)
-    solution = oracle.solve(entry.mapping, x, gamma, **entry.parameters)
+    solution = solved(entry, d)
     y = np.concatenate([entry(row[None], gamma=float(g)) for row, g in zip(x, gamma, strict=True)])
 
     np.testing.assert_allclose(y, solution.y, rtol=0, atol=1e-6)
@@ -53,7 +61,7 @@ def test_argmax_agrees_with_the_solver(entry: Entry, d: int) -> None:
 def test_weights_that_the_solver_fuses_are_bitwise_equal(entry: Entry, d: int) -> None:
     x, gamma = random_problems(entry, d)
     y = np.concatenate([entry(row[None], gamma=float(g)) for row, g in zip(x, gamma, strict=True)])
-    expected = oracle.solve(entry.mapping, x, gamma, **entry.parameters).y
+    expected = solved(entry, d).y
     if not entry.positional:  # clusters are adjacent in sorted order
         order = np.argsort(expected, axis=1)
         y, expected = np.take_along_axis(y, order, axis=1), np.take_along_axis(expected, order, axis=1)
@@ -75,7 +83,7 @@ def test_float32_is_within_rounding_of_float64(entry: Entry, d: int) -> None:
 @pytest.mark.parametrize("entry", TABLE, ids=str)
 def test_value_and_max_agree_with_the_solver(entry: Entry) -> None:
     x, gamma = random_problems(entry, 8)
-    y = oracle.solve(entry.mapping, x, gamma, **entry.parameters).y
+    y = solved(entry, 8).y
     np.testing.assert_allclose(
         entry.omega.value(y), oracle.value(entry.mapping, y, **entry.parameters), atol=1e-12
     )

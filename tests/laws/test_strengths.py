@@ -41,6 +41,7 @@ def strengths(entry: Entry, name: str, shape: tuple[int, ...]) -> torch.Tensor:
     return (value_of(entry, name) + spread).requires_grad_()
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize(("entry", "name"), STRENGTHS)
 @pytest.mark.parametrize("shape", [(), (1,), (HEADS, 1, 1), (QUERIES, 1), (HEADS, QUERIES, 1)])
 def test_gradients_flow_to_strengths(

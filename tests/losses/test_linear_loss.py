@@ -51,6 +51,7 @@ def check(mapping: Any, scale: float, reduction: str, **options: Any) -> None:
         torch.testing.assert_close(again, gradients, atol=1e-11, rtol=1e-11)
 
 
+@pytest.mark.pairs
 @EACH
 @pytest.mark.parametrize("scale", [1.0, 0.05, 0.001])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])

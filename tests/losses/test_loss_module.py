@@ -38,6 +38,7 @@ def both(x: torch.Tensor, target: torch.Tensor, **options: Any) -> list[tuple[to
     return found
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize(
     ("shape", "kind", "reduction", "weight", "smoothing"),
     list(product(SHAPES, ("classes", "distributions"), ("mean", "sum", "none"), (None, WEIGHT), (0.0, 0.3))),

@@ -19,6 +19,7 @@ def test_a_tiny_transformer_trains_with_every_mapping(capsys: pytest.CaptureFixt
     assert capsys.readouterr().out.count("head 1") == len(example["MAPPINGS"])
 
 
+@pytest.mark.long
 def test_a_tiny_transformer_learns_to_answer_sparsely() -> None:
     example = runpy.run_path(str(EXAMPLES / "train_tiny_transformer.py"))
     accuracy, looked = example["evaluate"](example["train"]("fusedmax", 350))

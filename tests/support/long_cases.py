@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 MARKERS = (
-    "long: a case that only `make test-long` runs; another case of the same test stands for it",
+    "long: a case that only `make test-long` runs; another one, of the same test or file, stands for it",
     "pairs: `make test` runs as many cases as join every two values of the parameters, `make test-long` all",
 )
 

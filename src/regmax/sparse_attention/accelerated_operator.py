@@ -16,6 +16,7 @@ _GIVEN = dict.fromkeys(("out_grad", "values", "columns", "ranks", "counts", "kep
 
 def attend(operands: Operands, problem: Problem, seed: Tensor) -> Tensor:
     """The output in float32; head dimensions are padded, all tensors contiguous."""
+    _define()
     out: Tensor = torch.ops.regmax.triton_attention(*flattened(operands, problem, seed))[0]
     return out
 
@@ -66,7 +67,14 @@ def _gradients(ctx: Any, out_grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]
     return (*(grad if each else None for grad, each in zip(grads, wanted, strict=True)), *(None,) * 10)
 
 
-if EXISTS:
-    _operator: Any = torch.library.triton_op("regmax::triton_attention", _forward, mutates_args=())
+def _define() -> None:
+    """Define the operators, once; torch imports its compiler for this, which eager mode must not."""
+    if hasattr(torch.ops.regmax, "triton_attention"):
+        return
     torch.library.triton_op("regmax::triton_attention_backward", _backward, mutates_args=())
-    _operator.register_autograd(_gradients, setup_context=_setup_context)
+    operator: Any = torch.library.triton_op("regmax::triton_attention", _forward, mutates_args=())
+    operator.register_autograd(_gradients, setup_context=_setup_context)
+
+
+# The compiler calls the function while it traces: see `in_transform` in frontends/torch/modes.py.
+_define._dynamo_marked_constant = True  # type: ignore[attr-defined]
