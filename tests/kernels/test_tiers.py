@@ -92,7 +92,7 @@ def test_attention_agrees_on_each_tier(mapping: str, scale: float) -> None:
 
 def test_an_unknown_tier_is_an_error() -> None:
     with pytest.raises(
-        ValueError, match=r"`force_tier\(name\)` must be lanes, whole, scalar or None"
+        ValueError, match=r"`force_tier\(name\)` must be lanes, whole, levels, scalar or None"
     ):
         native.force_tier("lane")
 
