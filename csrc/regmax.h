@@ -170,7 +170,7 @@ const char* regmax_instruction_set(void);
 /* Choose it by name, for tests and benchmarks; REGMAX_BAD_ARGUMENT if this machine or build lacks it. */
 int32_t regmax_use_instruction_set(const char* name);
 
-/* For tests: restrict row calls and attention to one tier, "lanes", "whole" or "scalar" (csrc/README.md); the
+/* For tests: restrict row calls and attention to one tier, "lanes", "whole", "levels" or "scalar" (csrc/README.md); the
  * scalar tier serves the rows that the named one leaves. NULL removes the restriction. */
 int32_t regmax_force_tier(const char* name);
 

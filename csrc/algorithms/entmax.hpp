@@ -6,6 +6,7 @@
 
 #include "algorithms/lane_simplex.hpp"
 #include "algorithms/powers.hpp"
+#include "algorithms/precise_squares.hpp"
 
 namespace regmax::REGMAX_ISA {
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "algorithms/lane_simplex.hpp"
+#include "algorithms/precise_squares.hpp"
 
 namespace regmax::REGMAX_ISA {
 
@@ -46,41 +47,72 @@ REGMAX_INLINE CubicSums<T> lane_move_sums(const CubicSums<T>& s, Vec<T> count, V
   return {s1, s2, times_plus(s2 + s.s2 + times_plus(s.s1, down, s.s2), down, s.s3)};
 }
 
+// Moves Z (`largest`) to the root, or towards it for the given number of rounds; returns the lanes that move on.
 template <class T>
-struct CubicRoot {
-  Vec<T> sum;  // S_2 at the root
-  uint32_t unsettled;
-};
-
-// Moves Z (`largest`) to the root, or towards it for the given number of rounds.
-template <class T>
-inline CubicRoot<T> lane_cubic_root(const Vec<T>* x, int count, int rounds, Vec<T>* largest) {
+inline uint32_t lane_cubic_root(const Vec<T>* x, int count, int rounds, Vec<T>* largest) {
   const Vec<T> one = splat(T(1)), tolerance = splat(256 * rounding<T>);
   Where<T> moving = equal(one, one);
-  for (int round = 0;; ++round) {
-    const CubicSums<T> sums = lane_cubic_sums<T>(x, count, *largest);
-    if (!bits(moving) || round == rounds) return {sums.s2, bits(moving)};
-    const Vec<T> step = lane_cubic_step<T>(sums);
+  for (int round = 0; bits(moving) && round < rounds; ++round) {
+    const Vec<T> step = lane_cubic_step<T>(lane_cubic_sums<T>(x, count, *largest));
     *largest = select(moving, *largest - step, *largest);
     // Convergence is quadratic: the steps after one this small are below rounding.
     moving = moving & greater(larger(step, -step), tolerance * *largest);
   }
+  return bits(moving);
+}
+
+// At the root: what Z is too large by, S_1, and 1 / S_2.
+template <class T>
+struct CubicRoot {
+  Vec<T> rest, s1, factor;
+};
+
+// In float32 the sums have too few digits for the last step: an error of Z counts more than twice in the largest of
+// weights that differ much.
+inline CubicRoot<float> lane_cubic_rest(const Vec<float>* x, int count, Vec<float> largest) {
+  Vec<double> z0[2], s1[2] = {}, s2[2] = {}, s3[2] = {};
+  widen(largest, z0);
+  for (int k = 0; k < count; ++k) {
+    Vec<double> wide[2];
+    widen(x[k], wide);
+    for (int h = 0; h < 2; ++h) {
+      const Vec<double> z = larger(wide[h] + z0[h], Vec<double>{}), z2 = z * z;
+      s1[h] += z;
+      s2[h] += z2;
+      s3[h] = times_plus(z2, z, s3[h]);
+    }
+  }
+  Vec<double> rest[2];
+  for (int h = 0; h < 2; ++h) {
+    rest[h] = lane_cubic_step<double>({s1[h], s2[h], s3[h]});
+    s2[h] = splat(1.0) / (s2[h] - (s1[h] + s1[h]) * rest[h]);
+  }
+  return {narrow(rest), narrow(s1), narrow(s2)};
+}
+
+inline CubicRoot<double> lane_cubic_rest(const Vec<double>* x, int count, Vec<double> largest) {
+  const CubicSums<double> sums = lane_cubic_sums<double>(x, count, largest);
+  return {Vec<double>{}, sums.s1, splat(1.0) / sums.s2};
 }
 
 // y, and -Z in `tau`.
 template <class T>
 inline uint32_t lane_sqpnormmax(const Vec<T>* x, int count, Vec<T>* y, Vec<T>* tau) {
   Vec<T> largest = splat(T(1));
-  const CubicRoot<T> root = lane_cubic_root<T>(x, count, 24, &largest);
-  const Vec<T> factor = splat(T(1)) / root.sum;
+  const uint32_t unsettled = lane_cubic_root<T>(x, count, 24, &largest);
+  const CubicRoot<T> root = lane_cubic_rest(x, count, largest);
+  const Vec<T> factor = root.factor;
   Vec<T> nearest = splat(-nothing<T>);
   for (int k = 0; k < count; ++k) {
-    const Vec<T> z = x[k] + largest, above = larger(z, Vec<T>{});
+    const Vec<T> first = x[k] + largest, z = first + ((x[k] - (first - largest)) - root.rest);
+    const Vec<T> above = larger(z, Vec<T>{});
     nearest = smaller(absolute<T>(z), nearest);
     y[k] = above * above * factor;
   }
   *tau = -largest;
-  return root.unsettled | doubtful<T>(nearest, lane_doubt<T>(largest));
+  const Where<T> small = greater(splat(small_sqpnormmax_weight<T>), largest * largest * factor);
+  if (bits(small)) lane_small_squares<T>(x, count, *tau, root.rest, factor, root.s1 * factor * splat(T(2)), small, y);
+  return unsettled | doubtful<T>(nearest, lane_doubt<T>(largest));
 }
 
 }  // namespace regmax::REGMAX_ISA

@@ -124,14 +124,17 @@ struct Entmax15 : JoinsNothing, PowerStrengths<TsallisGrads> {
   static uint32_t solve_squares(const LaneProblem<T>& p, Vec<T>* y) {
     Vec<T> t = p.cuts;  // a lower bound
     const SquareRoot<T> root = lane_square_root<T>(p.x, p.count, 24, &t);
-    // The last step is kept apart from t, where it would be rounded: the weights then sum to one.
-    const Vec<T> last = lane_square_step<T>(root.sums), factor = splat(T(0.25));
+    // The last step is kept apart from t, where it would be rounded, and has no root, which would be: the weights then
+    // sum to one.
+    const Vec<T> last = (root.sums.s2 - splat(T(4))) / (root.sums.s1 + root.sums.s1), factor = splat(T(0.25));
     Vec<T> nearest = splat(-nothing<T>);
     for (int k = 0; k < p.count; ++k) {
-      const Vec<T> z = p.x[k] - t - last, above = larger(z, Vec<T>{});
+      const Vec<T> first = p.x[k] - t, z = first + ((p.x[k] - (first + t)) - last), above = larger(z, Vec<T>{});
       nearest = smaller(absolute<T>(z), nearest);
       y[k] = above * above * factor;
     }
+    const Where<T> small = greater(splat(small_entmax_weight<T>), t * t * factor);
+    if (bits(small)) lane_small_squares<T>(p.x, p.count, t, last, factor, root.sums.s1 * splat(T(0.5)), small, y);
     return root.unsettled | doubtful<T>(nearest, lane_doubt<T>(-t));
   }
 
@@ -143,6 +146,7 @@ struct Entmax15 : JoinsNothing, PowerStrengths<TsallisGrads> {
   template <class T>
   struct Moments {
     static constexpr int powers = 2;
+    static constexpr T small_weight = small_entmax_weight<T>;
 
     static Vec<T> guess(const Vec<T>* maxima, bool) {
       Vec<T> t = splat(T(-2));

@@ -213,6 +213,7 @@ struct Sqpnormmax15 : JoinsNothing, PowerStrengths<PnormGrads> {
   template <class T>
   struct Moments {
     static constexpr int powers = 3;
+    static constexpr T small_weight = small_sqpnormmax_weight<T>;
 
     static Vec<T> guess(const Vec<T>* maxima, bool) {
       Vec<T> tau = splat(T(-1));

@@ -21,8 +21,7 @@ constexpr int64_t first_with_maxima<Mapping, std::void_t<decltype(Mapping::whole
 
 // Short rows of some mappings go to the whole-row tier at once; all others to the lane tier, then to the
 // whole-row tier, those of fusedmax to the level tier, and what these leave to the scalar tier. A forced tier
-// (runtime/tiers.hpp) removes the others, except the scalar one, which serves what the forced one leaves; the level
-// tier goes with the whole-row tier.
+// (runtime/tiers.hpp) removes the others, except the scalar one, which serves what the forced one leaves.
 template <class T, class Mapping>
 class Cascade {
  public:
@@ -31,6 +30,7 @@ class Cascade {
       : w_(w),
         lanes_first_(forced == Tier::any ? d > whole_first(has_maxima) : forced == Tier::lanes),
         whole_(forced == Tier::any || forced == Tier::whole),
+        levels_(by_segments && (forced == Tier::any || forced == Tier::levels)),
         lane_rows_(w),
         whole_rows_(w),
         level_rows_(w) {}
@@ -40,12 +40,10 @@ class Cascade {
   void run(const RowGroup<T>& rows, uint32_t fast, uint32_t slow, Out& out) {
     uint32_t left = fast;
     if (lanes_first_ && left) left = lane_rows_.run(rows, left, out);
-    if (whole_ && left) {
-      const uint32_t before = left;
-      left = whole_rows_.run(rows, left, out);
-      if (by_segments && left) left = level_rows_.run(rows, left, out);
-      if (by_segments) costly_ += __builtin_popcount(before & ~left);
-    }
+    const uint32_t before = left;
+    if (whole_ && left) left = whole_rows_.run(rows, left, out);
+    if (levels_ && left) left = level_rows_.run(rows, left, out);
+    if (by_segments) costly_ += __builtin_popcount(before & ~left);
     for (left |= slow; left; left &= left - 1) costly_ += !map_scalar_row<T, Mapping>(__builtin_ctz(left), w_, out);
   }
 
@@ -72,7 +70,7 @@ class Cascade {
   }
 
   Workspace& w_;
-  bool lanes_first_, whole_;
+  bool lanes_first_, whole_, levels_;
   std::conditional_t<by_powers, NoRows, LaneRows<T, Mapping>> lane_rows_;
   WholeRows<T, Mapping> whole_rows_;
   std::conditional_t<by_segments, LevelRows<Mapping>, NoRows> level_rows_;

@@ -9,11 +9,13 @@
 // By segments (fusedmax): the mapping solves the rows, and the tier only writes them.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <type_traits>
 
+#include "algorithms/precise_squares.hpp"
 #include "mappings/tiers.hpp"
 #include "rows/group.hpp"
 #include "rows/masks.hpp"
@@ -47,6 +49,7 @@ class MomentRows {
 
  private:
   static constexpr int powers = Moments<T>::powers, most_rounds = 16, accurate_row = 128;
+  static constexpr bool has_squares = powers > 1;
   // In words of 64 scores. A relative error of the sums of powers is one of all weights.
   static constexpr int stretch = sizeof(T) == sizeof(double) ? 1 : powers > 1 ? 2 : 4;
   // Short rows have few partial sums: these must be added up in the end.
@@ -195,15 +198,26 @@ class MomentRows {
     Vec<T> rest{};
     if (sizeof(T) == sizeof(double) || !is_long) {
       far = Moments<T>::template find_step<T>(sums, count, tau, &step, &factor);
-    }
-    if constexpr (sizeof(T) == sizeof(float)) {
-      if (is_long || loses_digits(sums, count, factor)) far = find_step_in_double(count, tau, &step, &rest, &factor);
+    } else if constexpr (sizeof(T) == sizeof(float)) {
+      far = find_step_in_double(count, tau, &step, &rest, &factor);
     }
     // The threshold in two numbers: a score as large as the first loses nothing when it is subtracted.
     const Vec<T> moved = tau + step, part = moved - tau;
     rest += (tau - (moved - part)) + (step - part);
-    if constexpr (sizeof(T) == sizeof(float) && powers > 2)
-      fit(times_plus(-count, step, sums[0]) * factor, -moved, &rest, &factor);
+    if constexpr (has_squares) {
+      const Vec<T> ratio = times_plus(-count, step, sums[0]) * factor;
+      // The sum of squares loses digits if it is moved far.
+      const Where<T> precise =
+          greater(splat(Moments<T>::small_weight), moved * moved * factor) | greater(sums[1] * factor, splat(T(1.5)));
+      precise_ = bits(precise);
+      if (precise_) store<T>(slope_, ratio + ratio);
+      if constexpr (sizeof(T) == sizeof(float) && powers > 2) {
+        Vec<T> fitted = factor, left = rest;
+        fit(ratio, -moved, &left, &fitted);
+        rest = select(precise, rest, left);
+        factor = select(precise, factor, fitted);
+      }
+    }
     store<T>(threshold_, moved);
     store<T>(rest_, rest);
     store<T>(step_, step);
@@ -221,13 +235,6 @@ class MomentRows {
     const Vec<T> z = top - *rest, square = z * z, lost = (top - z) - *rest;
     const Vec<T> change = times_plus(z + z, lost, product_error<T>(z, z, square)) / square;
     *factor = times_plus(*factor, times_plus(dropped * ratio, splat(T(-2)), change), *factor);
-  }
-
-  // Whether the step changes the sum of squares much in a short row, too, many of whose weights may be equal: they have
-  // the same rounding errors. Only sqpnormmax, which has three sums, divides by it.
-  static bool loses_digits(const Vec<T>* sums, Vec<T> count, Vec<T> factor) {
-    if (powers < 3) return false;
-    return bits(greater(sums[powers - 2] * factor, splat(T(1.25)))) & bits(greater(count, splat(T(8))));
   }
 
   // The sums of long rows lose too many digits in float32 when they are moved to the new threshold.
@@ -265,23 +272,96 @@ class MomentRows {
     return z + select(greater(z, splat(-std::numeric_limits<T>::infinity())), rounded - rest, Vec<T>{});
   }
 
+  // Takes the weights of a row that is not written.
+  struct NoRow {
+    REGMAX_INLINE void put(int64_t, Vec<T>, uint32_t) {}
+    template <class Size>
+    REGMAX_INLINE void put_zeros(int64_t, Size) {}
+    REGMAX_INLINE void put_word(int64_t, uint64_t) {}
+  };
+
   template <class Vectors, class Out>
   REGMAX_INLINE Written write(int r, Vectors vectors, Out& out) {
-    const Vec<T> top = splat(top_[r]), tau = splat(threshold_[r]), rest = splat(rest_[r]), zero{};
-    const Vec<T> factor = splat(factor_[r]), margin = splat(-32 * rounding<T> * threshold_[r]);
-    Vec<T> nearest = splat(std::numeric_limits<T>::infinity());
-    const uint64_t* const above = words_ + r * row_words_;
-    if constexpr (!Out::unrolls_short_rows) {  // where writing is dear, rows that are not final are not written
-      int above_threshold = 0;
-      for (int64_t i = 0; i < vectors; ++i) {
-        const Vec<T> z = excess(load(x_[r] + i * lanes<T>) - top, tau, rest);
-        nearest = smaller(absolute<T>(z), nearest);
-        above_threshold += __builtin_popcount(bits(greater(z, zero)));
-      }
-      if (above_threshold != counts_[r]) return Written::others;
-      if (doubtful<T>(nearest, margin)) return Written::doubtful;
+    if constexpr (!Out::unrolls_short_rows) {  // if writing is expensive, rows that are not final are not written
+      NoRow none;
+      const Written found = settle(r, vectors, none);
+      if (found != Written::finally) return found;
     }
     auto row = out.begin_whole(r);
+    const Written written = Out::unrolls_short_rows ? settle(r, vectors, row) : put(r, vectors, row);
+    out.end_whole(r);
+    return written;
+  }
+
+  template <class Vectors, class Row>
+  REGMAX_INLINE Written put(int r, Vectors vectors, Row& row) {
+    if constexpr (has_squares) {
+      if (precise_ >> r & 1) return put_precise(r, vectors, row, nullptr);
+    }
+    Plain weights{splat(threshold_[r]), splat(rest_[r]), splat(factor_[r])};
+    return put_weights(r, vectors, row, weights);
+  }
+
+  // Puts a row's weights. If the row is a precise one and their sum is not one, moves the threshold and puts them
+  // again.
+  template <class Vectors, class Row>
+  REGMAX_INLINE Written settle(int r, Vectors vectors, Row& row) {
+    if constexpr (has_squares) {
+      if (precise_ >> r & 1) return settle_precise(r, vectors, row);
+    }
+    return put(r, vectors, row);
+  }
+
+  template <class Vectors, class Row>
+  Written settle_precise(int r, Vectors vectors, Row& row) {
+    T excess = 0;
+    const Written written = put_precise(r, vectors, row, &excess);
+    if (written != Written::finally || !(std::fabs(excess) > 2 * rounding<T>)) return written;
+    rest_[r] += excess / slope_[r];
+    return put_precise(r, vectors, row, nullptr);
+  }
+
+  // `excess` is what the sum of the weights exceeds one by.
+  template <class Vectors, class Row>
+  __attribute__((noinline)) Written put_precise(int r, Vectors vectors, Row& row, T* excess) {
+    Precise weights{splat(threshold_[r]), splat(rest_[r]), splat(factor_[r])};
+    const Written written = put_weights(r, vectors, row, weights);
+    if (excess) *excess = excess_of_one(weights.total);
+    return written;
+  }
+
+  // The weights of scores relative to the maximum, and z, which decides which ones are positive.
+  struct Plain {
+    Vec<T> tau, rest, factor;
+
+    REGMAX_INLINE Vec<T> operator()(Vec<T> x, int, Vec<T>* z) const {
+      *z = excess(x, tau, rest);
+      return Moments<T>::weight(larger(*z, Vec<T>{}), factor);
+    }
+    REGMAX_INLINE void end_word() const {}
+  };
+  struct Precise {
+    Vec<T> tau, rest, factor;
+    LaneSum<T> total{};
+    Vec<T> sums[unrolled] = {};  // of a word
+
+    REGMAX_INLINE Vec<T> operator()(Vec<T> x, int c, Vec<T>* z) {
+      *z = x - tau;
+      const Vec<T> y = select(greater(*z, Vec<T>{}), precise_square<T>(x, tau, rest) * factor, Vec<T>{});
+      sums[c % unrolled] += y;
+      return y;
+    }
+    REGMAX_INLINE void end_word() {
+      total.add((sums[0] + sums[1]) + (sums[2] + sums[3]));
+      std::memset(sums, 0, sizeof sums);
+    }
+  };
+
+  template <class Vectors, class Row, class Weights>
+  REGMAX_INLINE Written put_weights(int r, Vectors vectors, Row& row, Weights& weights_of) {
+    const Vec<T> top = splat(top_[r]), margin = splat(-32 * rounding<T> * threshold_[r]);
+    Vec<T> nearest = splat(std::numeric_limits<T>::infinity());
+    const uint64_t* const above = words_ + r * row_words_;
     const bool skips = !is_constant<Vectors> && step_[r] >= 0;
     int count = 0;
     for_words<T>(vectors, [&](int64_t i, auto size) __attribute__((always_inline)) {
@@ -291,18 +371,18 @@ class MomentRows {
         row.put_zeros(i, size);
       } else {
         for (int c = 0; c < size; ++c) {
-          const Vec<T> relative = excess(load(x + c * lanes<T>) - top, tau, rest);
-          const Where<T> supported = greater(relative, zero);
-          const uint32_t positive = bits(supported);
-          nearest = smaller(absolute<T>(relative), nearest);
+          Vec<T> z;
+          const Vec<T> weights = weights_of(load(x + c * lanes<T>) - top, c, &z);
+          const uint32_t positive = bits(greater(z, Vec<T>{}));
+          nearest = smaller(absolute<T>(z), nearest);
           word |= static_cast<uint64_t>(positive) << (c * lanes<T>);
-          row.put(i + c, Moments<T>::weight(select(supported, relative, zero), factor), positive);
+          row.put(i + c, weights, positive);
         }
+        weights_of.end_word();
       }
       row.put_word(i / vectors_per_word<T>, word);
       count += __builtin_popcountll(word);
     });
-    out.end_whole(r);
     if (count != counts_[r]) return Written::others;
     return doubtful<T>(nearest, margin) ? Written::doubtful : Written::finally;
   }
@@ -313,6 +393,8 @@ class MomentRows {
   const T* x_[lanes<T>];
   T top_[lanes<T>], tau_[lanes<T>], step_[lanes<T>], factor_[lanes<T>];
   T threshold_[lanes<T>], rest_[lanes<T>];  // tau + step
+  uint32_t precise_ = 0;                    // the rows with precise squares (algorithms/precise_squares.hpp)
+  T slope_[lanes<T>];                       // how much the sum of their weights falls per unit of the threshold
   Int<T> counts_[lanes<T>] = {};
   Vec<T> sums_[powers][lanes<T>] = {};
 };

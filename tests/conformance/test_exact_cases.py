@@ -62,7 +62,7 @@ def product_by_reference(case: Case) -> list[str]:
 def by_core(case: Case) -> list[str]:
     """On every tier."""
     found = []
-    for tier, n in product((None, "lanes", "whole", "scalar"), BATCHES):
+    for tier, n in product((None, "lanes", "whole", "levels", "scalar"), BATCHES):
         x, keep = np.tile(case.x, (n, 1)), np.tile(case.keep, (n, 1))
         native.force_tier(tier)
         try:

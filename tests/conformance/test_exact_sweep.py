@@ -61,6 +61,11 @@ def test_no_tier_of_the_core_has_a_fault(tier: str | None) -> None:
         ("entmax", 4 / 3, "geometric", 1798064997, 328, "float32"),
         ("entmax", 1.4, "peak", 2116648125, 63, "float32"),
         ("entmax", 1.9, "offset", 1971968279, 11, "float32"),
+        ("entmax", 1.5, "flat", 1257667550, 9, "float32"),
+        ("sqpnormmax", 1.5, "tiny", 178126735, 259, "float32"),
+        ("sqpnormmax", 1.5, "segments", 1870004328, 16, "float32"),
+        ("sqpnormmax", 1.5, "alternating", 745191731, 136, "float32"),
+        ("sqpnormmax", 1.5, "tiny", 583233491, 273, "float64"),
     ],
 )
 def test_many_small_numbers_do_not_move_a_large_one(

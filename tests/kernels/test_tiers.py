@@ -58,6 +58,21 @@ def test_the_tiers_agree(kernel: str, theta: float | None, d: int, dtype: type) 
                 np.testing.assert_allclose(forced, product, rtol=0, atol=20 * tolerance)
 
 
+@pytest.mark.parametrize("tier", [None, *TIERS])
+@pytest.mark.parametrize(("kernel", "theta"), STRENGTHS)
+def test_the_bits_of_a_row_do_not_depend_on_the_rows_beside_it(
+    kernel: str, theta: float | None, tier: str | None
+) -> None:
+    """Flat rows beside peaked ones: they need other numbers of rounds, and other digits."""
+    rng = np.random.default_rng(0)
+    for d in (9, 40, 100, 127, 300):
+        scale = 10 ** rng.uniform(-3, 0.5, size=(32, 1))
+        x = (scale * rng.normal(size=(32, d))).astype(np.float32)
+        with forced_tier(tier):
+            alone = np.concatenate([native.argmax(kernel, row[None], None, theta) for row in x])
+            np.testing.assert_array_equal(native.argmax(kernel, x, None, theta), alone)
+
+
 @pytest.mark.parametrize("scale", [0.02, 1.0])
 @pytest.mark.parametrize("mapping", ["sparsemax", "fusedmax", "oscarmax", "sqpnormmax", "entmax"])
 def test_attention_agrees_on_each_tier(mapping: str, scale: float) -> None:
@@ -77,7 +92,9 @@ def test_attention_agrees_on_each_tier(mapping: str, scale: float) -> None:
 
 
 def test_an_unknown_tier_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"`force_tier\(name\)` must be lanes, whole, scalar or None"):
+    with pytest.raises(
+        ValueError, match=r"`force_tier\(name\)` must be lanes, whole, levels, scalar or None"
+    ):
         native.force_tier("lane")
 
 

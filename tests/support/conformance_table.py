@@ -25,7 +25,7 @@ from conformance_kernels import (
     triton,
 )
 
-TIERS = ("all", "lanes", "whole", "scalar")
+TIERS = ("all", "lanes", "whole", "levels", "scalar")
 
 # What each needs, a module or a program, and the function that makes it.
 RUNNERS: dict[str, tuple[str | None, Callable[[], Implementation]]] = {

@@ -33,7 +33,7 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "prox_oscar": (0.001, 0.01, 0.125),
 }
 KERNELS = ("sparsemax", *STRENGTHS)
-TIERS = (None, "lanes", "whole", "scalar")
+TIERS = (None, "lanes", "whole", "levels", "scalar")
 
 
 def draw(rng: np.random.Generator, longest: int) -> Case:

@@ -45,7 +45,7 @@ def choose_core(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # The core's tiers (csrc/README.md).
-TIERS = ("lanes", "whole", "scalar")
+TIERS = ("lanes", "whole", "levels", "scalar")
 
 
 @contextmanager

@@ -71,10 +71,10 @@ def use_instruction_set(name: str) -> None:
 
 
 def force_tier(name: str | None) -> None:
-    """Restrict the core to one tier, "lanes", "whole" or "scalar", for tests; None: its normal choice."""
+    """Restrict the core to one tier, "lanes", "whole", "levels" or "scalar", for tests; None: its normal choice."""
     if core is None or not core.force_tier(name):
         raise ValueError(
-            f"`force_tier(name)` must be lanes, whole, scalar or None, with a core. Got {name!r}."
+            f"`force_tier(name)` must be lanes, whole, levels, scalar or None, with a core. Got {name!r}."
         )
 
 
