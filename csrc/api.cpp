@@ -239,4 +239,8 @@ void regmax_borrow_threads(void (*gomp_parallel)(void (*)(void*), void*, unsigne
   borrow_threads(gomp_parallel);
 }
 
+void regmax_borrow_threads_here(void (*fork_join)(void*, void (*)(void*), void*, int32_t), void* host) {
+  borrow_threads_here(fork_join, host);
+}
+
 int32_t regmax_abi_version(void) { return 6; }

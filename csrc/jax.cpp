@@ -1,12 +1,10 @@
 // XLA FFI handlers of the core, for JAX on the CPU: a library of its own, which needs the headers of jaxlib. The core's
 // functions are not linked: `regmax_jax_bind` gets their addresses.
 //
-// An absent mask, strength or array of bits has size 0. Rows are split over XLA's own threads; the core is called with
-// one thread, because its threads may be those of torch's OpenMP, and a second team would spin on XLA's.
+// An absent mask, strength or array of bits has size 0. The core divides a call as for any other caller, so that
+// results are stored in the same way, but on XLA's threads: those that it borrowed may be of torch's OpenMP.
 #include <xla/ffi/api/ffi.h>
 
-#include <algorithm>
-#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -19,51 +17,52 @@ namespace ffi = xla::ffi;
 namespace {
 
 using Call = int32_t (*)(const regmax_rows*);
+using ForkJoin = void (*)(void* host, void (*work)(void*), void* context, int32_t threads);
 
 constexpr int32_t abi_version = 6;
-constexpr int64_t scores_per_chunk = 1 << 14;
 Call map_rows = nullptr;
 Call multiply_rows = nullptr;
+void (*borrow_threads_here)(ForkJoin, void*) = nullptr;
 
-// Shared by the tasks of one call: a task that starts late finds nothing to do and never reads the handler's frame.
-struct Split {
-  std::atomic<int64_t> next{0}, left{0};
-  std::atomic<int32_t> status{REGMAX_OK};
+// Shared by the tasks of one fork: a task that starts after the caller ran out of work finds it closed, and never reads
+// the caller's frame.
+struct Fork {
   std::mutex mutex;
-  std::condition_variable done;
+  std::condition_variable idle;
+  bool open = true;
+  int32_t busy = 0;
 };
 
-// Calls work(first, count) for all rows, on the pool's threads and this one.
-template <class Work>
-int32_t for_rows(ffi::ThreadPool& pool, int64_t n, int64_t d, const Work& work) {
-  const int64_t threads = pool.num_threads();
-  const int64_t chunks = std::min({n, n * d / scores_per_chunk, 4 * threads});
-  if (threads <= 1 || chunks <= 1) return work(0, n);
-  const int64_t step = (n + chunks - 1) / chunks;
-  auto split = std::make_shared<Split>();
-  split->left = chunks;
-  auto task = [split, chunks, step, n, work] {
-    for (int64_t i; (i = split->next.fetch_add(1)) < chunks;) {
-      const int64_t first = i * step, count = std::min(step, n - first);
-      if (count > 0) {
-        const int32_t status = work(first, count);
-        if (status != REGMAX_OK) split->status = status;
+// Runs work on the pool's threads and this one. It waits for no task that has not started: the pool's threads may all
+// be waiting here.
+void fork_join(void* host, void (*work)(void*), void* context, int32_t threads) {
+  ffi::ThreadPool& pool = *static_cast<ffi::ThreadPool*>(host);
+  auto fork = std::make_shared<Fork>();
+  for (int32_t t = 1; t < threads; ++t)
+    pool.Schedule([fork, work, context] {
+      {
+        std::lock_guard<std::mutex> lock(fork->mutex);
+        if (!fork->open) return;
+        ++fork->busy;
       }
-      if (split->left.fetch_sub(1) == 1) {
-        std::lock_guard<std::mutex> lock(split->mutex);
-        split->done.notify_all();
-      }
-    }
-  };
-  for (int64_t t = 1; t < std::min(threads, chunks); ++t) {
-    auto copy = task;
-    pool.Schedule(std::move(copy));
-  }
-  task();
-  std::unique_lock<std::mutex> lock(split->mutex);
-  split->done.wait(lock, [&] { return split->left.load() == 0; });
-  return split->status;
+      work(context);
+      std::lock_guard<std::mutex> lock(fork->mutex);
+      if (--fork->busy == 0) fork->idle.notify_one();
+    });
+  work(context);
+  std::unique_lock<std::mutex> lock(fork->mutex);
+  fork->open = false;
+  fork->idle.wait(lock, [&] { return fork->busy == 0; });
 }
+
+// Calls of this thread compute on the pool while this exists.
+class OnThreadsOf {
+ public:
+  explicit OnThreadsOf(ffi::ThreadPool& pool) { borrow_threads_here(fork_join, &pool); }
+  OnThreadsOf(const OnThreadsOf&) = delete;
+  OnThreadsOf& operator=(const OnThreadsOf&) = delete;
+  ~OnThreadsOf() { borrow_threads_here(nullptr, nullptr); }
+};
 
 ffi::Error as_error(int32_t status) {
   if (status == REGMAX_OK) return ffi::Error::Success();
@@ -77,7 +76,7 @@ int32_t type_of(const ffi::AnyBuffer& x) {
 
 // Strengths in double precision, one per row.
 struct Strengths {
-  std::shared_ptr<std::vector<double>> own;
+  std::vector<double> own;
   const double* each = nullptr;
 
   bool read(const ffi::AnyBuffer& given, int64_t n) {
@@ -88,8 +87,8 @@ struct Strengths {
       each = static_cast<const double*>(given.untyped_data());
     } else if (given.element_type() == ffi::F32) {
       const float* numbers = static_cast<const float*>(given.untyped_data());
-      own = std::make_shared<std::vector<double>>(numbers, numbers + n);
-      each = own->data();
+      own.assign(numbers, numbers + n);
+      each = own.data();
     }
     return each != nullptr;
   }
@@ -98,28 +97,6 @@ struct Strengths {
 template <class T>
 T* data_or_null(const ffi::AnyBuffer& buffer) {
   return buffer.element_count() ? static_cast<T*>(buffer.untyped_data()) : nullptr;
-}
-
-template <class T>
-T* advanced(T* pointer, int64_t count) {
-  return pointer ? pointer + count : nullptr;
-}
-
-// The record of rows first, ..., first + count - 1.
-regmax_rows part_of(const regmax_rows& all, int64_t first, int64_t count) {
-  regmax_rows part = all;
-  const int64_t d = all.d, bytes = first * d * all.dtype, words = first * ((d + 63) / 64);
-  part.n = count;
-  part.x = advanced(static_cast<const char*>(all.x), bytes);
-  part.y = advanced(static_cast<char*>(all.y), bytes);
-  part.v = advanced(static_cast<const char*>(all.v), bytes);
-  part.out = advanced(static_cast<char*>(all.out), bytes);
-  part.support = advanced(all.support, words);
-  part.joined = advanced(all.joined, words);
-  part.mask = advanced(all.mask, first * d);
-  part.mask_rows = count;
-  part.thetas = advanced(all.thetas, first);
-  return part;
 }
 
 ffi::Error run(Call call, ffi::ThreadPool& pool, regmax_rows rows, const ffi::AnyBuffer& x, const ffi::AnyBuffer& mask,
@@ -133,15 +110,14 @@ ffi::Error run(Call call, ffi::ThreadPool& pool, regmax_rows rows, const ffi::An
   if (call == nullptr || rows.dtype == 0 || !strengths.read(thetas, rows.n) ||
       (mask_size != 0 && mask_size != rows.n * rows.d))
     return as_error(REGMAX_BAD_ARGUMENT);
-  rows.threads = 1;
+  rows.threads = static_cast<int32_t>(pool.num_threads());
   rows.gamma = 1.0;
   rows.mask = data_or_null<const uint8_t>(mask);
+  rows.mask_rows = rows.n;
   rows.mask_repeat = 1;
   rows.thetas = strengths.each;
-  return as_error(for_rows(pool, rows.n, rows.d, [rows, call, strengths](int64_t first, int64_t count) {
-    const regmax_rows part = part_of(rows, first, count);
-    return call(&part);
-  }));
+  const OnThreadsOf here(pool);
+  return as_error(call(&rows));
 }
 
 ffi::Error weights(ffi::ThreadPool pool, ffi::AnyBuffer x, ffi::AnyBuffer mask, ffi::AnyBuffer thetas,
@@ -176,11 +152,12 @@ ffi::Error product(ffi::ThreadPool pool, ffi::AnyBuffer v, ffi::AnyBuffer y, ffi
 #pragma GCC visibility push(default)
 extern "C" {
 
-// The addresses of regmax_argmax, regmax_jacobian_product and regmax_abi_version; 0 for another version of the core.
-int32_t regmax_jax_bind(Call argmax, Call jacobian_product, int32_t (*version)()) {
+// The addresses of the core's functions with these names; 0 for another version of the core.
+int32_t regmax_jax_bind(Call argmax, Call jacobian_product, int32_t (*version)(), void (*borrow)(ForkJoin, void*)) {
   if (version() != abi_version) return 0;
   map_rows = argmax;
   multiply_rows = jacobian_product;
+  borrow_threads_here = borrow;
   return 1;
 }
 

@@ -196,6 +196,12 @@ void regmax_screen_counts(int64_t counts[4], int32_t reset);
  * again. A forked child, in which OpenMP's threads are gone, returns to the pool by itself. */
 void regmax_borrow_threads(void (*gomp_parallel)(void (*work)(void*), void* context, unsigned threads, unsigned flags));
 
+/* The same for the calls that this thread makes from now on: fork_join(host, work, context, threads) runs work(context)
+ * on at most `threads` threads, the caller among them, and returns when all are done. NULL: the threads of all others
+ * again. */
+void regmax_borrow_threads_here(void (*fork_join)(void* host, void (*work)(void*), void* context, int32_t threads),
+                                void* host);
+
 /* The interface's version: the Python package refuses a library with another one. */
 int32_t regmax_abi_version(void);
 

@@ -30,6 +30,13 @@ struct Work {
 // OpenMP's threads spin for a while after their work, on the cores that ours would need.
 std::atomic<ForkJoin> lender{nullptr};
 
+// The same for one thread's calls: a handler computes on the threads of the runtime that called it.
+struct Host {
+  HostForkJoin fork_join = nullptr;
+  void* host = nullptr;
+};
+thread_local Host host_here;
+
 void take_part(void* work) { static_cast<Work*>(work)->take_part(); }
 
 // Workers sleep until there is work. They are detached and the pool is never destroyed, so that the end of
@@ -132,6 +139,8 @@ thread_local Scratch scratch;
 void run_jobs(int64_t jobs, int32_t threads, void (*job)(void*, int64_t), void* context) {
   Work work{job, context, jobs};
   const int64_t useful = jobs < threads ? jobs : threads;
+  if (useful > 1 && host_here.fork_join)
+    return host_here.fork_join(host_here.host, take_part, &work, static_cast<int32_t>(useful));
   const ForkJoin lent = lender.load(std::memory_order_relaxed);
   if (lent && useful > 1) return lent(take_part, &work, static_cast<unsigned>(useful), 0);
   Pool* workers = useful > 1 ? the_pool() : nullptr;
@@ -142,6 +151,8 @@ void borrow_threads(ForkJoin from) {
   watch_forks();
   lender.store(from, std::memory_order_relaxed);
 }
+
+void borrow_threads_here(HostForkJoin from, void* host) { host_here = {from, host}; }
 
 void* thread_scratch(std::size_t bytes) {
   if (bytes > scratch.bytes) {

@@ -17,6 +17,10 @@ using ForkJoin = void (*)(void (*work)(void*), void* context, unsigned threads, 
 // Makes run_jobs use these threads; nullptr: its own pool.
 void borrow_threads(ForkJoin from);
 
+// The same for the calling thread's own calls, which it precedes; `host` is passed on.
+using HostForkJoin = void (*)(void* host, void (*work)(void*), void* context, int32_t threads);
+void borrow_threads_here(HostForkJoin from, void* host);
+
 // The calling thread's scratch: at least `bytes` bytes, aligned to 64, uninitialised; nullptr if memory is
 // exhausted. The next call on this thread reuses it.
 void* thread_scratch(std::size_t bytes);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import torch
 from table import DEFAULTS, Entry
 
 import regmax
+from regmax.kernels import native
 
 MAPPINGS = pytest.mark.parametrize("entry", DEFAULTS, ids=str)
 SHAPES = [(2048, 128), (8192, 33), (64, 4096)]  # large enough that the work is divided
@@ -122,6 +124,38 @@ regmax.fusedmax(x)
 print(len(os.listdir("/proc/self/task")) - threads)
 """
     assert run_python(code).strip() == "0"
+
+
+def test_a_thread_can_borrow_a_host_s_threads_for_its_own_calls() -> None:
+    """As the XLA handlers do: the host divides a call on this thread, and no call on another one."""
+    work = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    fork_join = ctypes.CFUNCTYPE(None, ctypes.c_void_p, work, ctypes.c_void_p, ctypes.c_int32)
+    forks: list[tuple[int, int]] = []
+
+    @fork_join
+    def run(host: int, job: Any, context: int, threads: int) -> None:
+        forks.append((host, threads))
+        with ThreadPoolExecutor(max_workers=threads) as pool:
+            for done in [pool.submit(job, context) for _ in range(threads)]:
+                done.result()
+
+    borrow = ctypes.CDLL(native.core.__file__).regmax_borrow_threads_here
+    borrow.argtypes, borrow.restype = (ctypes.c_void_p, ctypes.c_void_p), None
+    torch.set_num_threads(2)
+    x = torch.randn(4096, 256, generator=torch.Generator().manual_seed(0))
+    expected = regmax.fusedmax(x)
+    borrow(ctypes.cast(run, ctypes.c_void_p), 7)
+    try:
+        here = regmax.fusedmax(x)
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            elsewhere = pool.submit(regmax.fusedmax, x).result()
+    finally:
+        borrow(None, None)
+    assert forks == [(7, 2)]
+    assert torch.equal(here, expected)
+    assert torch.equal(elsewhere, expected)
+    regmax.fusedmax(x)
+    assert len(forks) == 1
 
 
 def run_python(code: str) -> str:

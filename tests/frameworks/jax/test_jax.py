@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ import regmax
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
+
+from regmax.frontends.jax import handlers  # noqa: E402
 
 
 @pytest.mark.parametrize("entry", DEFAULTS, ids=str)
@@ -60,6 +63,28 @@ def test_attention_is_torch_s(mapping: str) -> None:
     )
     np.testing.assert_allclose(out, expected.numpy(), atol=2e-6)
     np.testing.assert_allclose(y, weights.numpy(), atol=2e-6)
+
+
+@pytest.mark.skipif(not handlers.available(), reason="needs the core's handlers")
+def test_large_calls_are_divided_on_xla_s_threads() -> None:
+    """Also from several threads at once, each with a mask and a strength per row: NumPy's bits."""
+    rng = np.random.default_rng(0)
+    x, mask = rng.normal(size=(2048, 128)).astype(np.float32), rng.random((2048, 128)) > 0.3
+    lam = rng.uniform(0, 0.3, (2048, 1)).astype(np.float32)
+    v = rng.normal(size=x.shape).astype(np.float32)
+
+    @jax.jit
+    def both(x: Any, mask: Any, lam: Any, v: Any) -> Any:
+        y, transpose = jax.vjp(lambda x: regmax.fusedmax(x, lam=lam, mask=mask), x)
+        return y, transpose(v)[0]
+
+    shifted = [[np.roll(part, shift, 0) for part in (x, mask, lam, v)] for shift in range(6)]
+    with ThreadPoolExecutor(max_workers=3) as pool:
+        found = list(pool.map(lambda parts: both(*parts), shifted))
+    y = regmax.fusedmax(x, lam=lam, mask=mask)
+    for shift, (weights, product) in enumerate(found):
+        np.testing.assert_array_equal(weights, np.roll(y, shift, 0))
+        np.testing.assert_array_equal(np.roll(product, -shift, 0), found[0][1])
 
 
 def test_errors_are_raised_at_the_entry() -> None:

@@ -28,7 +28,12 @@ def available() -> bool:
         jax.devices("cpu")
         library = ctypes.CDLL(str(path))
         core = ctypes.CDLL(native.core.__file__)
-        functions = (core.regmax_argmax, core.regmax_jacobian_product, core.regmax_abi_version)
+        functions = (
+            core.regmax_argmax,
+            core.regmax_jacobian_product,
+            core.regmax_abi_version,
+            core.regmax_borrow_threads_here,
+        )
         addresses = [ctypes.cast(function, ctypes.c_void_p) for function in functions]
         if not library.regmax_jax_bind(*addresses):
             raise RuntimeError("it was built for another version of regmax's core")
