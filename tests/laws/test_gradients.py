@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from long_cases import represented
 from points import interior
-from table import TABLE, Entry
+from table import DEFAULTS, TABLE, Entry
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
 import regmax
@@ -17,6 +18,17 @@ LAYOUTS = {
     "columns": (lambda x: x.T, 0, 0.5),
     "cube": (lambda x: x.reshape(2, 1, -1), 2, 2.0),
 }
+# On tensor operations, whose gradients take long to check, the default strengths stand for the others, which
+# `test_gradcheck_first_and_second_order` checks.
+DEFAULTS_ON_TENSORS = pytest.mark.parametrize(
+    ("entry", "torch_path"),
+    represented(
+        [(entry, path) for entry in TABLE for path in ("native", "tensors")],
+        by=[*((entry, "native") for entry in TABLE), *((entry, "tensors") for entry in DEFAULTS)],
+    ),
+    indirect=["torch_path"],
+    ids=str,
+)
 
 
 def tensor(x: np.ndarray) -> torch.Tensor:
@@ -42,6 +54,7 @@ def test_gradcheck_first_and_second_order(entry: Entry, torch_path: str, layout:
     assert gradgradcheck(function, x, v, check_fwd_over_rev=True, fast_mode=layout != "rows")
 
 
+@DEFAULTS_ON_TENSORS
 def test_gradcheck_with_a_mask(entry: Entry, torch_path: str) -> None:
     """The kept scores are an interior point; the masked ones are far larger."""
     x, mask = np.full((2, 9), 50.0), np.zeros(9, dtype=bool)
@@ -58,6 +71,7 @@ def test_gradcheck_with_a_mask(entry: Entry, torch_path: str) -> None:
     assert torch.all(j[:, ~torch.tensor(mask)] == 0)
 
 
+@DEFAULTS_ON_TENSORS
 def test_gradcheck_with_minus_infinity(entry: Entry, torch_path: str) -> None:
     kept = [0, 2, 3, 5, 7, 8]
 
@@ -153,6 +167,7 @@ def test_equal_weights_have_one_gradient_wherever_they_are() -> None:
     torch.testing.assert_close(ours[:, 1:][together], ours[:, :-1][together], rtol=0, atol=1e-6)
 
 
+@DEFAULTS_ON_TENSORS
 def test_the_gradient_of_max_is_the_argmax_and_its_hessian_the_jacobian(
     entry: Entry, torch_path: str
 ) -> None:
@@ -169,6 +184,7 @@ def test_the_gradient_of_max_is_the_argmax_and_its_hessian_the_jacobian(
     torch.testing.assert_close(hessian, torch.func.jacrev(lambda row: entry(row, gamma=2.0))(x[0].detach()))
 
 
+@DEFAULTS_ON_TENSORS
 def test_the_duality_gap_is_differentiable(entry: Entry, torch_path: str) -> None:
     x = tensor(interior(entry, 3, 6))
     y = torch.softmax(direction(3, 6), -1).requires_grad_()
