@@ -58,12 +58,13 @@ test-frameworks: $(FRAMEWORKS) ## the tests of JAX, ONNX and Triton, which it in
 # The same laws on more rows. `make test-long SEED=7 ROWS=10000000` draws others.
 SEED ?= 1
 ROWS ?= 2000000
-test-long: $(INSTALLED) ## the long sweeps: adversarial rows, rows judged exactly, all conformance cases, and many more examples of every law
+test-long: $(FRAMEWORKS) ## the long sweeps: adversarial rows, rows judged exactly, all conformance cases, and many more examples of every law
 	python tests/support/adversarial.py --rows $(ROWS) --seed $(SEED)
 	python tests/support/exact_sweep.py --rows 40000 --longest 3000 --seed $(SEED)
 	python tests/support/conformance_table.py
 	pytest -q -n 2 --hypothesis-profile=long --long tests/laws tests/conformance
-	pytest -q -n 2 --long -m 'long or pairs' --ignore=tests/frameworks
+	pytest -q -n 2 --long -m 'long or pairs' --ignore=tests/frameworks/triton
+	TRITON_INTERPRET=1 pytest -q -n 2 --long -m 'long or pairs' tests/frameworks/triton
 
 # In the Python that is given, without .venv: other versions of Python and of the dependencies, other systems.
 # `make test-here PYTHON=python CONSTRAINTS=constraints-oldest.txt`

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -18,16 +19,14 @@ from exact_cases import Case, load
 ROOT = Path(__file__).parents[2]
 
 
-def jax_front(
-    by_core: bool, longest: int = 4096, dtypes: tuple[str, ...] = ("float32", "float64")
-) -> Implementation:
-    """The JAX front end, jitted, by the core's handlers or by JAX operations, on rows of up to `longest` scores."""
+def jax_front(by_core: bool, suits: Callable[[Case], bool] = lambda case: True) -> Implementation:
+    """The JAX front end, jitted, by the core's handlers or by JAX operations."""
     import jax
 
     from regmax.frontends.jax import handlers
 
     def covers(case: Case) -> bool:
-        return has_function(case) and len(case.x) <= longest and str(case.x.dtype) in dtypes
+        return has_function(case) and suits(case)
 
     if by_core and not handlers.available():
         raise ImportError("the handlers were not built: make jax-handlers")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from conformance import judge
 from conformance_frameworks import jax_front
+from exact_cases import Case
 
 pytest.importorskip("jax")
 
@@ -18,8 +19,14 @@ def test_all_cases_pass_by_the_core() -> None:
     assert passed == total > 1000
 
 
+def is_short(case: Case) -> bool:
+    """In float64; without masks, rows of every length need their own program, so those of four lengths."""
+    d = len(case.x)
+    return case.x.dtype == "float64" and (d in (2, 5, 12, 16) if case.kernel.startswith("prox") else d <= 16)
+
+
 def test_short_cases_pass_by_jax_operations() -> None:
     """XLA takes minutes for the few longer rows, and for both types: tests/support/conformance_table.py runs them."""
-    passed, total, failed = judge(jax_front(False, longest=16, dtypes=("float64",)))
+    passed, total, failed = judge(jax_front(False, is_short))
     assert failed == []
     assert passed == total > 500

@@ -64,25 +64,39 @@ def test_derivatives_are_differences(entry: Entry, path: str, x64: None) -> None
     theta = jnp.asarray(entry.parameters.get(name, 1.0))
     x, v = jnp.asarray(interior(entry, 2, 6)), jnp.asarray(np.random.default_rng(3).normal(size=(2, 6)))
 
-    @jax.jit
     def function(x: Any, theta: Any) -> Any:
         return entry(x, **{name: theta})
 
+    @jax.jit
+    def derivatives(x: Any, theta: Any) -> dict[str, Any]:
+        """All in one program, which is compiled once."""
+        y, forward = jax.jvp(lambda x: function(x, theta), (x,), (v,))
+        backward, by_theta = jax.vjp(function, x, theta)[1](v)
+        # Second order by forward mode over reverse mode, and jacobians under vmap.
+        first, second = jax.jvp(jax.grad(lambda x: (function(x, theta) ** 2 * v).sum()), (x,), (v,))
+        jacobians = jax.vmap(jax.jacrev(lambda row: function(row, theta)))(x)
+        by_rows = jnp.einsum("nij,nj->ni", jacobians, v)
+        return {
+            "y": y,
+            "forward": forward,
+            "backward": backward,
+            "by_theta": by_theta,
+            "first": first,
+            "second": second,
+            "by_rows": by_rows,
+        }
+
     step = 1e-6
-    wanted = (function(x + step * v, theta) - function(x - step * v, theta)) / (2 * step)
-    found = jax.jvp(lambda x: function(x, theta), (x,), (v,))[1]
-    np.testing.assert_allclose(found, wanted, atol=1e-7)
-    assert np.abs(found).max() > 1e-3
-    np.testing.assert_allclose(jax.vjp(lambda x: function(x, theta), x)[1](v)[0], wanted, atol=1e-7)
-    by_theta = (function(x, theta + step) - function(x, theta - step)) / (2 * step)
-    found = jax.grad(lambda t: (function(x, t) * v).sum())(theta)
-    np.testing.assert_allclose(found, (by_theta * v).sum(), atol=1e-6)
-    # Second order, by forward mode over reverse mode, and jacobians under vmap.
-    first = jax.grad(lambda x: (function(x, theta) ** 2 * v).sum())
-    second = jax.jvp(first, (x,), (v,))[1]
-    np.testing.assert_allclose(second, (first(x + step * v) - first(x - step * v)) / (2 * step), atol=1e-6)
-    jacobians = jax.vmap(jax.jacrev(lambda row: function(row, theta)))(x)
-    np.testing.assert_allclose(jnp.einsum("nij,nj->ni", jacobians, v), wanted, atol=1e-7)
+    found = derivatives(x, theta)
+    above, below = derivatives(x + step * v, theta), derivatives(x - step * v, theta)
+    wanted = (above["y"] - below["y"]) / (2 * step)
+    for way in ("forward", "backward", "by_rows"):
+        np.testing.assert_allclose(found[way], wanted, atol=1e-7)
+    assert np.abs(found["forward"]).max() > 1e-3
+    np.testing.assert_allclose(found["second"], (above["first"] - below["first"]) / (2 * step), atol=1e-6)
+    stronger, weaker = derivatives(x, theta + step)["y"], derivatives(x, theta - step)["y"]
+    np.testing.assert_allclose(found["by_theta"], ((stronger - weaker) / (2 * step) * v).sum(), atol=1e-6)
+    np.testing.assert_allclose(function(x, theta), found["y"], atol=1e-12)  # compiled inside
 
 
 def test_vmap_over_any_argument(path: str) -> None:
