@@ -30,7 +30,8 @@ export OMP_WAIT_POLICY ?= PASSIVE
 # torch's matrix products in bfloat16 crash in some virtual machines that announce AMX.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_FP16
 
-# The core compiles while requirements are installed and linters run.
+# The core compiles while requirements are installed and linters run. Ninja cannot share make's jobs: it runs without
+# MAKEFLAGS.
 ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += --jobs=2
 endif
@@ -124,7 +125,7 @@ SECOND ?= src $(filter-out $(FIRST) tests/frameworks tests/support tests/conftes
 coverage: $(INSTALLED) ## which lines of Python and of the core the tests reach; `make coverage FIRST=tests/laws SECOND=tests/kernels` runs some
 	cmake -G Ninja -S . -B $(COVERAGE)/core -DCMAKE_CXX_COMPILER=$(CXX) -DREGMAX_OPTIMIZE=-O1 \
 	  -DCMAKE_CXX_FLAGS="--coverage -fprofile-update=atomic" --log-level=WARNING
-	cmake --build $(COVERAGE)/core
+	env -u MAKEFLAGS cmake --build $(COVERAGE)/core
 	mkdir -p $(COVERAGE)/html
 	find $(COVERAGE) -name '*.gcda' -delete
 	coverage erase
@@ -143,7 +144,7 @@ RUNTIMES = $(foreach lib,libasan.so libubsan.so libstdc++.so,$(shell $(CXX) -pri
 sanitize: $(INSTALLED) ## run adversarial rows through a core built with ASan and UBSan
 	cmake -G Ninja -S . -B build/sanitize -DCMAKE_CXX_COMPILER=$(CXX) -DREGMAX_OPTIMIZE=-O1 -DCMAKE_CXX_FLAGS="$(SANITIZE)" \
 	  --log-level=WARNING
-	cmake --build build/sanitize
+	env -u MAKEFLAGS cmake --build build/sanitize
 	LD_PRELOAD="$(RUNTIMES)" ASAN_OPTIONS=detect_leaks=0 \
 	  REGMAX_LIBRARY=$(CURDIR)/build/sanitize/_core.so python tests/support/adversarial.py --rows 200000
 
@@ -161,7 +162,7 @@ cross: | $(VENV)/bin/python ## compile and link the core for other systems, with
 	$(INSTALL) ziglang
 	for target in $(TARGETS); do ZIG="$(ZIG)" sh tools/cross.sh $$target || exit 1; done
 
-# The pure wheel serves systems without a wheel: it computes with tensor operations. Ninja cannot share make's jobs.
+# The pure wheel serves systems without a wheel: it computes with tensor operations.
 dist: $(RELEASE) ## the sdist, this machine's wheel and the pure wheel, checked, in dist
 	rm -rf dist build/dist
 	python -m build --no-isolation --sdist --outdir dist
