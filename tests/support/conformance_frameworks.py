@@ -93,40 +93,47 @@ def _by_jax(cases: list[Case]) -> dict[str, Result]:
     }
 
 
-def onnx() -> Implementation:
-    """ONNX programs in onnxruntime, one per mapping and type, with strength and length as inputs."""
+@cache
+def onnx_session(kernel: str, dtype: str) -> Any:
+    """A mapping in onnxruntime, with rows, mask and a strength per row as inputs."""
     import onnxruntime
     import torch
 
-    @cache
-    def session(kernel: str, dtype: str) -> Any:
-        case = next(case for case in load() if case.kernel == kernel)
+    case = next(case for case in load() if case.kernel == kernel)
 
-        class Mapping(torch.nn.Module):
-            def forward(self, x: Any, mask: Any, theta: Any) -> Any:
-                return call(case, x, theta, mask) + 0 * theta  # an input that is not used would vanish
+    class Mapping(torch.nn.Module):
+        def forward(self, x: Any, mask: Any, theta: Any) -> Any:
+            return call(case, x, theta, mask) + 0 * theta  # an input that is not used would vanish
 
-        batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
-        scores = torch.randn(2, 5, dtype=getattr(torch, dtype))
-        theta = torch.full_like(scores[:, :1], _theta(case))
-        shapes = ({0: batch, 1: length}, {0: batch, 1: length}, {0: batch})
-        inputs = scores, torch.ones(2, 5, dtype=torch.bool), theta
-        program = torch.onnx.export(
-            Mapping().eval(), inputs, dynamo=True, dynamic_shapes=shapes, verbose=False
-        )
-        settings = onnxruntime.SessionOptions()
-        settings.log_severity_level, settings.intra_op_num_threads = 3, 1
-        return onnxruntime.InferenceSession(program.model_proto.SerializeToString(), settings)
+    batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
+    scores = torch.randn(2, 5, dtype=getattr(torch, dtype))
+    theta = torch.full_like(scores[:, :1], _theta(case))
+    shapes = ({0: batch, 1: length}, {0: batch, 1: length}, {0: batch})
+    inputs = scores, torch.ones(2, 5, dtype=torch.bool), theta
+    program = torch.onnx.export(Mapping().eval(), inputs, dynamo=True, dynamic_shapes=shapes, verbose=False)
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level, settings.intra_op_num_threads = 3, 1
+    return onnxruntime.InferenceSession(program.model_proto.SerializeToString(), settings)
+
+
+def by_onnx(kernel: str, x: np.ndarray, keep: np.ndarray, thetas: np.ndarray) -> np.ndarray:
+    """The weights of rows."""
+    session = onnx_session(kernel, str(x.dtype))
+    names = [put.name for put in session.get_inputs()]
+    (y,) = session.run(None, dict(zip(names, (x, keep, thetas), strict=True)))
+    return y
+
+
+def onnx() -> Implementation:
+    """ONNX programs in onnxruntime, one per mapping and type, with strength and length as inputs."""
 
     def key(case: Case) -> Any:
         return case.kernel, str(case.x.dtype), len(case.x)
 
     def run(cases: list[Case]) -> list[Result]:
-        program = session(*key(cases[0])[:2])
         x, keep = (np.stack(rows) for rows in ([c.x for c in cases], [c.keep for c in cases]))
         thetas = np.array([[_theta(case)] for case in cases], x.dtype)
-        names = [put.name for put in program.get_inputs()]
-        (y,) = program.run(None, dict(zip(names, (x, keep, thetas), strict=True)))
+        y = by_onnx(cases[0].kernel, x, keep, thetas)
         return [(row,) for row in y]
 
     covers = lambda case: not case.kernel.startswith("prox")  # noqa: E731
