@@ -103,12 +103,16 @@ inline uint32_t lane_sqpnormmax(const Vec<T>* x, int count, Vec<T>* y, Vec<T>* t
   const CubicRoot<T> root = lane_cubic_rest(x, count, largest);
   const Vec<T> factor = root.factor;
   Vec<T> nearest = splat(-nothing<T>);
+  LaneSum<T> sum;
   for (int k = 0; k < count; ++k) {
     const Vec<T> first = x[k] + largest, z = first + ((x[k] - (first - largest)) - root.rest);
     const Vec<T> above = larger(z, Vec<T>{});
     nearest = smaller(absolute<T>(z), nearest);
-    y[k] = above * above * factor;
+    sum.add(y[k] = above * above);
   }
+  // Divided by the sum of the rounded squares, so that two equal scores have weights of exactly 1/2.
+  const Vec<T> total = sum.total - sum.excess;
+  for (int k = 0; k < count; ++k) y[k] /= total;
   *tau = -largest;
   const Where<T> small = greater(splat(small_sqpnormmax_weight<T>), largest * largest * factor);
   if (bits(small)) lane_small_squares<T>(x, count, *tau, root.rest, factor, root.s1 * factor * splat(T(2)), small, y);
