@@ -162,3 +162,14 @@ def test_the_sweep_counts_by_kernel_and_type(
     monkeypatch.setattr(exact_sweep, "by_core", lambda case, tier: 0 * by_reference(case))
     assert exact_sweep.main(["--rows", "20", "--longest", "9", "--only", "core"]) == 1
     assert "core, any tier sqpnormmax float32 values" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not native.available(), reason="the core was not built")
+@pytest.mark.parametrize("tier", exact_sweep.TIERS)
+def test_hundreds_of_small_weights_beside_large_ones(tier: str | None) -> None:
+    """The largest weight was off by 18 units in the last place."""
+    x = np.r_[0.5 ** np.arange(1, 9), np.zeros(600)].astype(np.float32)
+    expected = reference.argmax("sqpnormmax", x[None].astype(float), None, 1.5)
+    with forced_tier(tier):
+        y = native.argmax("sqpnormmax", x[None], None, 1.5)
+    np.testing.assert_allclose(y, expected, rtol=0, atol=4 * np.spacing(np.float32(expected.max())))
