@@ -12,6 +12,8 @@ from regmax.experiments.metrics.attention import AttentionStatistics
 from regmax.experiments.metrics.bleu import bleu
 from regmax.experiments.metrics.rouge import rouge, truncate
 from regmax.experiments.metrics.rouge_w import rouge_w
+from regmax.experiments.metrics.sentences import score as score_of
+from regmax.experiments.metrics.sentences import sentences
 
 HYPOTHESES = ["the dog sat on a mat .", "two cats sleep in the sun today ."]
 REFERENCES = [
@@ -31,6 +33,19 @@ def test_bleu_equals_sacrebleu(count: int) -> None:
     score, signature = bleu(split(HYPOTHESES), [split(references[:count]) for references in REFERENCES])
     assert score == expected
     assert f"nrefs:{count}|case:mixed|eff:no|tok:none|smooth:exp|version:" in signature
+
+
+def test_sums_over_sentences_give_the_scores_of_the_corpus() -> None:
+    references = [tuple(row) for row in REFERENCES]
+    found = sentences("translation", HYPOTHESES, references).statistics
+    assert (
+        score_of("BLEU", found["BLEU"].sum(0), 2)
+        == bleu(split(HYPOTHESES), [split(r) for r in REFERENCES])[0]
+    )
+    found = sentences("summarization", HYPOTHESES, references).statistics
+    expected = rouge(split(HYPOTHESES), [split(r) for r in REFERENCES])
+    for name, rows in found.items():
+        assert score_of(name, rows.sum(0), 2) == pytest.approx(expected[name].f1, abs=0.01)
 
 
 def test_bleu_of_a_worked_example() -> None:

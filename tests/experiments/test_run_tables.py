@@ -218,6 +218,44 @@ def test_equal_scores_do_not_differ_by_more_than_chance(tmp_path: Path) -> None:
     assert [cells[1] and cells[1].mean for _, cells in scores.rows] == [None, 1.0]
 
 
+@pytest.mark.parametrize("task", ["translation", "entailment", "summarization"])
+def test_kept_statistics_give_the_p_values_of_the_outputs(task: str, tmp_path: Path) -> None:
+    words = {"entailment": "neutral"}.get(task, "a b c d e f g h")
+    texts = [words if task == "entailment" else f"{words} {i}" for i in range(40)]
+    for mapping, wrong in (("softmax", 3), ("sparsemax", 20)):
+        for seed in (0, 1):
+            outputs = [text if (i + seed) % 40 >= wrong else "x y z" for i, text in enumerate(texts)]
+            config = make(task, "small", {"mapping": mapping, "seed": seed})
+            score = {"translation": "BLEU", "entailment": "accuracy", "summarization": "ROUGE-1 f1"}[task]
+            found = Result({score: 1.0}, {}, outputs=outputs, references=[(text,) for text in texts])
+            runs.write_result(tmp_path / "whole" / f"{mapping}-{seed}", config, found, [])
+    for folder in (tmp_path / "whole").iterdir():
+        kept = tmp_path / "kept" / folder.name
+        kept.mkdir(parents=True)
+        (kept / "result.json").write_bytes((folder / "result.json").read_bytes())
+        statistics = runs.read_sentences(folder, task)
+        assert statistics is not None
+        runs.write_sentences(kept, statistics)
+    whole, kept_tables = (tables(find_runs([tmp_path / name]), ["scores"])[0] for name in ("whole", "kept"))
+    assert whole == kept_tables
+    assert all(column.startswith("p against softmax") for column in whole.columns[1:])
+    assert len(whole.columns) == (4 if task == "summarization" else 2)
+    assert all(cell is not None and cell.mean < 0.01 for cell in whole.rows[1][1][1:])
+
+
+def test_seeds_are_not_taken_for_new_sentences(tmp_path: Path) -> None:
+    texts = ["neutral"] * 40
+    worse = ["contradiction"] * 4 + texts[4:]
+    for seeds in (1, 5):
+        for mapping, outputs in (("softmax", texts), ("sparsemax", worse)):
+            for seed in range(seeds):
+                config = make("entailment", "small", {"mapping": mapping, "seed": seed})
+                found = Result({"accuracy": 1.0}, {}, outputs=outputs, references=[("neutral",)] * 40)
+                runs.write_result(tmp_path / str(seeds) / f"{mapping}-{seed}", config, found, [])
+    one, five = (tables(find_runs([tmp_path / name]), ["scores"])[0].rows[1][1][1] for name in ("1", "5"))
+    assert one == five
+
+
 def test_the_attention_of_older_results_is_not_mixed_with_that_of_outputs(tmp_path: Path) -> None:
     configured(tmp_path, "softmax", 0, 1.0)
     result(tmp_path / "older", "fusedmax", 0, data=["generated"])
@@ -251,7 +289,7 @@ def test_the_commands_train_evaluate_and_tabulate(tmp_path: Path, capsys: Captur
     assert capsys.readouterr().out.splitlines()[-1] == str(out)
     assert {path.name for path in out.iterdir()} == {
         "best.safetensors", "config.json", "examples.json", "history.json", "last.safetensors", "outputs.txt",
-        "result.json", "tensorboard", "vocabulary.txt",
+        "references.txt", "result.json", "tensorboard", "vocabulary.txt",
     }  # fmt: skip
     before = {path: path.read_bytes() for path in out.iterdir() if path.is_file()}
     assert main(["evaluate", str(out), "--json"]) == 0

@@ -1,49 +1,61 @@
-"""Whether two systems' BLEU differs by more than chance: sacrebleu's paired bootstrap on the runs' outputs."""
+"""Whether two systems' scores differ by more than chance: a paired bootstrap over the test sentences.
 
-from collections.abc import Sequence
+A resample draws test sentences with replacement, the same for both systems, and with a sentence all seeds of it: seeds
+repeat a sentence, they are not new ones. The p-value is the share of resamples in which the difference deviates from
+its mean by at least the difference that was found (as in sacrebleu, Koehn 2004). It says whether other test sentences
+could have reversed the order of these models, not whether other seeds could.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from regmax.experiments.metrics.sentences import Sentences, Sums, score
 from regmax.experiments.training import runs
 
 P_VALUE = "p against"  # a column's name begins with it
 _SAMPLES = 1000
+_SEED = 12345
 
 
-def p_values(results: Sequence[dict[str, Any]]) -> tuple[str, dict[str, float]]:
-    """The first row's label, and for every other row the p-value of its difference to the first.
+def p_values(results: Sequence[dict[str, Any]]) -> tuple[str, dict[str, dict[str, float]]]:
+    """The first row's label, and for every other row and each score the p-value of its difference to the first.
 
-    Systems are compared on the sentences of all seeds that both have. Rows without outputs, or with other references,
-    have no p-value.
+    Systems are compared on the seeds that both have. Rows without outputs, or with other references, have no p-value.
     """
-    systems: dict[str, dict[int, runs.Outputs]] = {}
+    systems: dict[str, dict[int, Sentences]] = {}
     for result in results:
-        outputs = runs.read_outputs(result["folder"])
-        if outputs is not None:
-            systems.setdefault(result["label"], {})[result["seed"]] = outputs
+        found = runs.read_sentences(result["folder"], result["task"])
+        if found is not None:
+            systems.setdefault(result["label"], {})[result["seed"]] = found
     if len(systems) < 2:
         return "", {}
     baseline, *others = systems
-    found = {label: _p_value(systems[baseline], systems[label]) for label in others}
-    return baseline, {label: p for label, p in found.items() if p is not None}
+    return baseline, {label: _compare(systems[baseline], systems[label]) for label in others}
 
 
-def _p_value(one: dict[int, runs.Outputs], other: dict[int, runs.Outputs]) -> float | None:
+def _compare(one: Mapping[int, Sentences], other: Mapping[int, Sentences]) -> dict[str, float]:
     seeds = sorted(one.keys() & other.keys())
     if not seeds or any(one[seed].references != other[seed].references for seed in seeds):
-        return None
-    from sacrebleu.metrics.bleu import BLEU
-    from sacrebleu.significance import PairedTest
-
-    systems: list[tuple[str, Sequence[str]]] = [
-        (name, [text for seed in seeds for text in outputs[seed].texts])
-        for name, outputs in (("baseline", one), ("system", other))
+        return {}
+    summed = [
+        {
+            name: np.sum([system[seed].statistics[name] for seed in seeds], axis=0)
+            for name in one[seeds[0]].statistics
+        }
+        for system in (one, other)
     ]
-    references = [list(column) for column in zip(*(r for s in seeds for r in one[s].references), strict=True)]
-    metrics = {"BLEU": BLEU(tokenize="none", force=True)}
-    test = PairedTest(systems, metrics, references, test_type="bs", n_samples=_SAMPLES)
-    _, scores = test()
-    baseline, system = scores["BLEU"]
-    # sacrebleu counts the resamples that differ by more: none do if the scores are equal, and p would be least.
-    if baseline.score == system.score:  # type: ignore[union-attr]
-        return 1.0
-    return float(system.p_value)  # type: ignore[union-attr, arg-type]
+    return {name: _p_value(name, rows, summed[1][name], len(seeds)) for name, rows in summed[0].items()}
+
+
+def _p_value(name: str, one: Sums, other: Sums, seeds: int) -> float:
+    """The p-value of two systems, given the sums over their seeds for each sentence."""
+    draw, n = np.random.default_rng(_SEED), len(one)
+
+    def difference(chosen: Any) -> float:
+        return score(name, one[chosen].sum(0), n * seeds) - score(name, other[chosen].sum(0), n * seeds)
+
+    found = np.array([difference(draw.integers(n, size=n)) for _ in range(_SAMPLES)])
+    extreme = np.abs(found - found.mean()) >= abs(difference(slice(None)))
+    return float((extreme.sum() + 1) / (_SAMPLES + 1))

@@ -27,11 +27,11 @@ def _scores(results: Results) -> dict[str, list[Row]]:
     names = list(results[0]["scores"])
     parts = _rouge(names) or {"": {name: name for name in names if name != "loss"}}
     made = {part: _chosen(results, "scores", columns) for part, columns in parts.items()}
-    if "BLEU" in names:
-        baseline, found = p_values(results)
-        for label, values in made[""]:
-            if label in found:
-                values[f"{P_VALUE} {baseline}"] = found[label]
+    baseline, found = p_values(results)
+    for label, values in made.get("", made.get("F1", [])):
+        for name, p in found.get(label, {}).items():
+            of = f" ({name})" if len(found[label]) > 1 else ""
+            values[f"{P_VALUE} {baseline}{of}"] = p
     return made
 
 

@@ -103,6 +103,7 @@ class EntailmentTask(Task):
             signature="accuracy in percent",
             examples=examples,
             outputs=outputs,
+            references=[(LABELS[pair.label],) for pair in self.test_pairs],
         )
 
     def _accuracy(self, pairs: list[Entailment]) -> dict[str, float]:

@@ -1,14 +1,16 @@
 """Run folders: the names of their files, and protection against overwriting."""
 
 import dataclasses
+import gzip
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from regmax.experiments import config as configs
 from regmax.experiments.config import Config
 from regmax.experiments.errors import ExperimentError
+from regmax.experiments.metrics.sentences import Sentences, sentences
 from regmax.experiments.tasks import Result
 from regmax.files import is_leftover, read_json, remove_leftovers, write_atomically
 
@@ -20,6 +22,9 @@ RESULT = "result.json"  # the scores on the test set
 EXAMPLES = "examples.json"  # words, scores and weights of some test sentences, for the plots
 OUTPUTS = "outputs.txt"  # what the model wrote for each test sentence
 REFERENCES = "references.txt"  # what it should have written: references separated by tabs
+SENTENCES = (
+    "sentences.json.gz"  # the statistics of each test sentence, for runs that are kept without their outputs
+)
 EVALUATIONS = "evaluations"  # a folder for each evaluation on other files, with a result
 TENSORBOARD = "tensorboard"
 _SPEED = {"seconds per epoch": "seconds", "words per second": "words per second"}
@@ -117,19 +122,20 @@ def read_result(folder: Path) -> dict[str, Any]:
         raise ExperimentError(f"{path} is not the result of a run: {error}.") from error
 
 
-class Outputs(NamedTuple):
-    """What a model wrote for each test sentence, and what it should have written."""
-
-    texts: list[str]
-    references: list[tuple[str, ...]]
-
-
-def read_outputs(folder: Path) -> Outputs | None:
-    """The outputs of a run with their references; None if it has none."""
+def read_sentences(folder: Path, task: str) -> Sentences | None:
+    """The statistics of a run's test sentences, kept or computed from its outputs; None if it has neither."""
+    if (folder / SENTENCES).exists():
+        return Sentences.from_json(json.loads(gzip.decompress((folder / SENTENCES).read_bytes())))
     if not (folder / OUTPUTS).exists() or not (folder / REFERENCES).exists():
         return None
     texts, references = (_read_lines(folder / name) for name in (OUTPUTS, REFERENCES))
-    return Outputs(texts, [tuple(line.split("\t")) for line in references])
+    return sentences(task, texts, [tuple(line.split("\t")) for line in references])
+
+
+def write_sentences(folder: Path, found: Sentences) -> None:
+    """Write statistics where `read_sentences` finds them; equal ones have equal bytes."""
+    text = json.dumps(found.to_json(), separators=(",", ":"))
+    write_atomically(folder / SENTENCES, gzip.compress(text.encode(), mtime=0))
 
 
 def _older_config(folder: Path) -> dict[str, Any]:
