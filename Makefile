@@ -151,7 +151,7 @@ sanitize: $(INSTALLED) ## run adversarial rows through a core built with ASan an
 ARM := aarch64-linux-gnu-g++
 arm: $(INSTALLED) ## run adversarial rows through the core as compiled for ARM, in an emulator (g++-aarch64-linux-gnu, qemu-user)
 	mkdir -p build
-	$(ARM) -std=c++17 -O3 -Wall -Wextra -ffp-contract=off -static -pthread -Icsrc -DREGMAX_ISA=baseline \
+	$(ARM) -std=c++17 -O3 -Wall -Wextra -ffp-contract=off -fno-math-errno -static -pthread -Icsrc -DREGMAX_ISA=baseline \
 	  $(filter-out %/python.cpp %/jax.cpp,$(filter %.cpp,$(SOURCES))) tests/support/arm/rows.cpp -o build/arm-rows
 	python tests/support/arm/judge.py qemu-aarch64 build/arm-rows
 

@@ -8,7 +8,7 @@ compile() { # the object's name, then arguments
   object=$out/$1.o
   shift
   # -O1 shows what the compilers of other systems accept, in less time than -O3.
-  ${ZIG:-zig c++} -target "$target" -std=c++17 -O1 -Wall -Wextra -ffp-contract=off -fvisibility=hidden -Icsrc -c "$@" -o "$object"
+  ${ZIG:-zig c++} -target "$target" -std=c++17 -O1 -Wall -Wextra -ffp-contract=off -fno-math-errno -fvisibility=hidden -Icsrc -c "$@" -o "$object"
 }
 
 x86=

@@ -147,6 +147,7 @@ struct Entmax15 : JoinsNothing, PowerStrengths<TsallisGrads> {
   struct Moments {
     static constexpr int powers = 2;
     static constexpr T small_weight = small_entmax_weight<T>;
+    static constexpr T largest_sum = 2;  // rows with more are far
 
     static Vec<T> guess(const Vec<T>* maxima, bool) {
       Vec<T> t = splat(T(-2));
@@ -170,7 +171,6 @@ struct Entmax15 : JoinsNothing, PowerStrengths<TsallisGrads> {
       return (bits(greater(sums[1], splat(T(8)))) | ~bits(has_root)) & all_lanes<T>;
     }
     static constexpr bool count_decreases = false;
-    static REGMAX_INLINE Vec<T> weight(Vec<T> z, Vec<T> factor) { return z * z * factor; }
   };
 
   // --- Scalar tier ---

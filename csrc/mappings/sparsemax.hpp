@@ -51,7 +51,6 @@ struct Sparsemax : JoinsNothing {
     }
     // Rounding may keep a row from settling: then the count of the scores above tau no longer decreases.
     static constexpr bool count_decreases = true;
-    static REGMAX_INLINE Vec<T> weight(Vec<T> z, Vec<T>) { return z; }
   };
 
   // --- Scalar tier ---

@@ -204,36 +204,19 @@ class MomentRows {
     rest += (tau - (moved - part)) + (step - part);
     if constexpr (has_squares) {
       const Vec<T> ratio = times_plus(-count, step, sums[0]) * factor;
-      // The sum of squares loses digits if it is moved far.
-      const Where<T> precise =
-          greater(splat(Moments<T>::small_weight), moved * moved * factor) | greater(sums[1] * factor, splat(T(1.5)));
+      // The sum of squares loses digits if it is moved far: if it was a multiple of what it becomes.
+      const Where<T> precise = greater(splat(Moments<T>::small_weight), moved * moved * factor) |
+                               greater(sums[1] * factor, splat(Moments<T>::largest_sum));
       precise_ = bits(precise);
       if (precise_) store<T>(slope_, ratio + ratio);
-      if constexpr (sizeof(T) == sizeof(float) && powers > 2) {
-        Vec<T> fitted = factor, left = rest;
-        fit(ratio, -moved, &left, &fitted);
-        rest = select(precise, rest, left);
-        factor = select(precise, factor, fitted);
+      if constexpr (sizeof(T) == sizeof(float) && powers > 2)
         undefined |= bits(greater(-moved * ratio, splat(many_small_weights))) & ~far;
-      }
     }
     store<T>(threshold_, moved);
     store<T>(rest_, rest);
     store<T>(step_, step);
     store<T>(factor_, factor);
     return {undefined, far};
-  }
-
-  // Fits the factor of the weights, factor * z * z, to the rounding of z and of its square, which is the same in all
-  // weights of a row with equal scores. `ratio` is S_1 / S_2, and `top` the largest z without its rest. The rest of the
-  // threshold counts only if there are many small weights, so that the largest z is larger than S_2 / S_1.
-  static void fit(Vec<T> ratio, Vec<T> top, Vec<T>* rest, Vec<T>* factor) {
-    const Where<T> counts = greater(top * ratio, splat(T(1.5)));
-    const Vec<T> dropped = select(counts, Vec<T>{}, *rest);
-    *rest = select(counts, *rest, Vec<T>{});
-    const Vec<T> z = top - *rest, square = z * z, lost = (top - z) - *rest;
-    const Vec<T> change = times_plus(z + z, lost, product_error<T>(z, z, square)) / square;
-    *factor = times_plus(*factor, times_plus(dropped * ratio, splat(T(-2)), change), *factor);
   }
 
   // The sums of long rows lose too many digits in float32 when they are moved to the new threshold.
@@ -279,10 +262,12 @@ class MomentRows {
   template <class Vectors, class Row>
   REGMAX_INLINE Written put(int r, Vectors vectors, Row& row) {
     if constexpr (has_squares) {
-      if (precise_ >> r & 1) return put_precise(r, vectors, row, nullptr);
+      SquareWeights<T> weights{splat(threshold_[r]), splat(rest_[r]), splat(factor_[r])};
+      return put_weights(r, vectors, row, weights);
+    } else {
+      LinearWeights<T> weights{splat(threshold_[r]), splat(rest_[r])};
+      return put_weights(r, vectors, row, weights);
     }
-    PlainWeights<T, Moments<T>> weights{splat(threshold_[r]), splat(rest_[r]), splat(factor_[r])};
-    return put_weights(r, vectors, row, weights);
   }
 
   // Puts a row's weights. If the row is a precise one and their sum is not one, moves the threshold and puts them
@@ -297,19 +282,19 @@ class MomentRows {
 
   template <class Vectors, class Row>
   Written settle_precise(int r, Vectors vectors, Row& row) {
-    T excess = 0;
-    const Written written = put_precise(r, vectors, row, &excess);
+    T excess;
+    const Written written = put_summed(r, vectors, row, &excess);
     if (written != Written::finally || !(std::fabs(excess) > 2 * rounding<T>)) return written;
     rest_[r] += excess / slope_[r];
-    return put_precise(r, vectors, row, nullptr);
+    return put_summed(r, vectors, row, &excess);
   }
 
   // `excess` is what the sum of the weights exceeds one by.
   template <class Vectors, class Row>
-  __attribute__((noinline)) Written put_precise(int r, Vectors vectors, Row& row, T* excess) {
-    PreciseWeights<T> weights{splat(threshold_[r]), splat(rest_[r]), splat(factor_[r])};
+  __attribute__((noinline)) Written put_summed(int r, Vectors vectors, Row& row, T* excess) {
+    SummedSquares<T> weights{{splat(threshold_[r]), splat(rest_[r]), splat(factor_[r])}};
     const Written written = put_weights(r, vectors, row, weights);
-    if (excess) *excess = excess_of_one(weights.total);
+    *excess = excess_of_one(weights.total);
     return written;
   }
 

@@ -6,42 +6,44 @@
 #include <limits>
 
 #include "algorithms/precise_squares.hpp"
-#include "runtime/tuning.hpp"
 #include "simd/reduce.hpp"
 #include "simd/vector.hpp"
 
 namespace regmax::REGMAX_ISA {
 
-// x - (tau + rest). In double it is rounded once: weights are powers of it, with more than twice its error.
-template <class T>
-REGMAX_INLINE Vec<T> excess(Vec<T> x, Vec<T> tau, Vec<T> rest) {
-  const Vec<T> z = x - tau;
-  if constexpr (sizeof(T) == sizeof(float)) return z - rest;
-  const Vec<T> part = z - x, rounded = (x - (z - part)) - (tau + part);
-  return z + select(greater(z, splat(-std::numeric_limits<T>::infinity())), rounded - rest, Vec<T>{});
-}
-
 // The weights of scores relative to the maximum, and z, which decides which ones are positive.
-template <class T, class Moments>
-struct PlainWeights {
-  Vec<T> tau, rest, factor;
+template <class T>
+struct LinearWeights {
+  Vec<T> tau, rest;
 
   REGMAX_INLINE Vec<T> operator()(Vec<T> x, int, Vec<T>* z) const {
-    *z = excess<T>(x, tau, rest);
-    return Moments::weight(larger(*z, Vec<T>{}), factor);
+    *z = x - tau - rest;
+    return larger(*z, Vec<T>{});
   }
   REGMAX_INLINE void end_word() const {}
 };
 
+// factor * z^2. The rounding of z counts twice in a square, so z has two parts.
 template <class T>
-struct PreciseWeights {
+struct SquareWeights {
   Vec<T> tau, rest, factor;
+
+  REGMAX_INLINE Vec<T> operator()(Vec<T> x, int, Vec<T>* z) const {
+    *z = x - tau;
+    return select(greater(*z, Vec<T>{}), precise_square<T>(x, tau, rest) * factor, Vec<T>{});
+  }
+  REGMAX_INLINE void end_word() const {}
+};
+
+// The same, added up.
+template <class T>
+struct SummedSquares {
+  SquareWeights<T> weights;
   LaneSum<T> total{};
   Vec<T> sums[unrolled] = {};  // of a word
 
   REGMAX_INLINE Vec<T> operator()(Vec<T> x, int c, Vec<T>* z) {
-    *z = x - tau;
-    const Vec<T> y = select(greater(*z, Vec<T>{}), precise_square<T>(x, tau, rest) * factor, Vec<T>{});
+    const Vec<T> y = weights(x, c, z);
     sums[c % unrolled] += y;
     return y;
   }

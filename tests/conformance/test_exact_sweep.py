@@ -66,6 +66,8 @@ def test_no_tier_of_the_core_has_a_fault(tier: str | None) -> None:
         ("sqpnormmax", 1.5, "segments", 1870004328, 16, "float32"),
         ("sqpnormmax", 1.5, "alternating", 745191731, 136, "float32"),
         ("sqpnormmax", 1.5, "tiny", 583233491, 273, "float64"),
+        ("sqpnormmax", 1.5, "filled with -1e37", 835492218, 10, "float32"),
+        ("entmax", 1.5, "filled with -1e16", 1620315778, 11, "float32"),
     ],
 )
 def test_many_small_numbers_do_not_move_a_large_one(
