@@ -55,6 +55,9 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip a test when it calls the compiler of a torch that is supported in eager mode only."""
     if not COMPILES:
         monkeypatch.setattr(torch, "compile", lambda *_, **__: pytest.skip("torch.compile from torch 2.9 on"))
+        monkeypatch.setattr(
+            torch.export, "export", lambda *_, **__: pytest.skip("torch.export from torch 2.9 on")
+        )
 
 
 @pytest.fixture(params=TABLE, ids=str, scope="session")

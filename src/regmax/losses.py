@@ -176,7 +176,7 @@ def check_reduction(call: str, reduction: str) -> None:
 
 def regularizer_and_gamma(call: str, mapping: Any, gamma: Any) -> tuple[Regularizer, Any]:
     """The regularizer of a mapping and its gamma times `gamma`; raise for a function whose Omega is not known."""
-    if isinstance(mapping, str | Regularizer) or not (callable(mapping) or hasattr(mapping, "resolved")):
+    if isinstance(mapping, (str, Regularizer)) or not (callable(mapping) or hasattr(mapping, "resolved")):
         return regularizer_of(call, mapping), gamma
     found = resolve(mapping)
     if found.omega is None:

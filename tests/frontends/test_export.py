@@ -74,9 +74,9 @@ class Learned(torch.nn.Module):
         super().__init__()
         self.entry = entry
 
-    def forward(self, x: Tensor, gamma: Tensor, *theta: Tensor) -> Tensor:
+    def forward(self, x: Tensor, gamma: Tensor, theta: Tensor | None = None) -> Tensor:
         """The weights."""
-        return self.entry(x, gamma=gamma, **dict(zip(self.entry.parameters, theta, strict=True)))
+        return self.entry(x, gamma=gamma, **dict.fromkeys(self.entry.parameters, theta))
 
 
 def learned(entry: Entry, n: int, d: int, seed: int) -> tuple[Tensor, ...]:
@@ -96,7 +96,7 @@ def test_the_program_is_differentiable(entry: Entry) -> None:
     """In the scores and strengths, in reverse and in forward mode, at sizes that it was not traced with."""
     module = Learned(entry)
     inputs = learned(entry, 3, 7, 0)
-    shapes = ({0: BATCH, 1: LENGTH}, {0: BATCH}, *(({0: BATCH},) for _ in entry.parameters))
+    shapes = ({0: BATCH, 1: LENGTH}, {0: BATCH}, *({0: BATCH} for _ in entry.parameters))
     program = torch.export.export(module, inputs, dynamic_shapes=shapes).module()
     for n, d in ((5, 12), (2, 300), (1, 1)):
         inputs = learned(entry, n, d, seed=1)

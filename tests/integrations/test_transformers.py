@@ -203,6 +203,8 @@ def test_every_step_of_generation_is_fused(cache: str, monkeypatch: pytest.Monke
 
 @EVERY_MODEL
 def test_the_implementation_can_be_changed_later(architecture: str) -> None:
+    if architecture == "t5" and tuple(map(int, transformers.__version__.split(".")[:2])) < (5, 20):
+        pytest.skip("the transformers of constraints-oldest.txt does not change the stacks of T5")
     model = MODELS[architecture]
     inputs = model.inputs()
     real = model.real(inputs)

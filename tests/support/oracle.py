@@ -6,6 +6,7 @@ solving it.
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import NamedTuple
@@ -21,6 +22,9 @@ TOLERANCES = {
     "tol_ktratio": 1e-10,
     "max_iter": 300,
 }
+# Powers and p-norms by second-order cones, exact for the a/b of the table: Clarabel's power cones reach only 1e-5.
+# cvxpy had no other way before 1.8.
+BY_CONES = {"approx": True} if "approx" in inspect.signature(cp.pnorm).parameters else {}
 
 
 class Solution(NamedTuple):
@@ -48,15 +52,14 @@ def _oscar(y: cp.Expression, lam: float) -> cp.Expression:
 
 
 def _squared_p_norm(y: cp.Expression, p: float) -> cp.Expression:
-    # By second-order cones, exact for the p = a/b of the table: Clarabel's power cones reach only 1e-5.
-    return cp.hstack([cp.square(cp.pnorm(y[row], p, approx=True)) for row in range(y.shape[0])]) / 2
+    return cp.hstack([cp.square(cp.pnorm(y[row], p, **BY_CONES)) for row in range(y.shape[0])]) / 2
 
 
 def _negative_tsallis_entropy(y: cp.Expression, alpha: float) -> cp.Expression:
     if alpha == 1:
         return _negative_entropy(y)
     # By second-order cones, as for the p-norm.
-    return (cp.sum(cp.power(y, alpha, approx=True), axis=1) - 1) / (alpha * (alpha - 1))
+    return (cp.sum(cp.power(y, alpha, **BY_CONES), axis=1) - 1) / (alpha * (alpha - 1))
 
 
 OMEGAS: dict[str, Callable[..., cp.Expression]] = {

@@ -127,7 +127,7 @@ def _with_support(y: Tensor, dim: int, return_support_size: bool) -> Any:
 
 
 def _check(call: str, alpha: Any) -> None:
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float | Tensor):
+    if isinstance(alpha, bool) or not isinstance(alpha, (int, float, Tensor)):
         raise TypeError(f"`{call}` needs a number or a tensor `alpha`. Got {type(alpha).__name__}.")
     if not bool((torch.as_tensor(alpha) > 0).all()):
         raise ValueError(f"`{call}` needs a positive `alpha`. Got {alpha}.")

@@ -78,7 +78,7 @@ def argmax(omega: Regularizer, x: Tensor, dim: int, gamma: Any, mask: Any) -> Te
     """Pi_Omega(x) along `dim`."""
     if not isinstance(omega, KernelRegularizer):
         rows = prepare("regularized_argmax(...)", x, dim, gamma, mask)
-        return rows.restore(_smooth(omega, rows))
+        return rows.restore(smooth.argmax_rows(omega, rows))
     halves = _reads_halves(omega, x)
     rows = prepare(omega.call, x, dim, gamma, mask, omega.theta, omega.bounds, halves=halves)
     return rows.restore(_argmax_rows(omega, rows))
@@ -112,10 +112,6 @@ def _learned(x: Tensor, keep: Tensor | None, theta: Any, gamma: Any, kernel: str
     ):
         return autograd.LearnedArgmax.apply(x, theta, gamma, (keep, kernel))
     return ops.call_argmax_learned(x, keep, 0.0 if theta is None else theta, gamma, kernel, None, None)
-
-
-def _smooth(omega: Regularizer, rows: Rows) -> Tensor:
-    return smooth.argmax_rows(omega, rows._replace(x=rows.divided(), gamma=1.0))
 
 
 def _argmax_rows(omega: KernelRegularizer, rows: Rows) -> Tensor:
@@ -247,7 +243,7 @@ def linear_fenchel_young(
     reduction: str,
 ) -> Tensor:
     """The Fenchel-Young loss of hidden weight^T + bias, in blocks of rows; arguments have been checked but gamma."""
-    argmax_rows: Callable[[Rows], Tensor] = partial(_smooth, omega)
+    argmax_rows: Callable[[Rows], Tensor] = partial(smooth.argmax_rows, omega)
     theta = None
     if isinstance(omega, KernelRegularizer):
         omega = omega.exact
@@ -301,7 +297,7 @@ def _lay_out(
 ) -> tuple[Rows, Callable[[Rows], Tensor]]:
     """The rows, and the exact argmax on them: max_Omega depends only on Omega, even if the mapping is approximate."""
     if not isinstance(omega, KernelRegularizer):
-        return prepare(call, x, dim, gamma, mask), partial(_smooth, omega)
+        return prepare(call, x, dim, gamma, mask), partial(smooth.argmax_rows, omega)
     exact = omega.exact
     return prepare(call, x, dim, gamma, mask, exact.theta, exact.bounds), partial(_argmax_rows, exact)
 

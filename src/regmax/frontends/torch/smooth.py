@@ -26,15 +26,16 @@ class ConvergenceWarning(UserWarning):
 
 @_disable_dynamo  # `torch.compiler.disable`, but the compiler is imported by the first call
 def argmax_rows(omega: Regularizer, rows: Rows) -> Tensor:
-    """Pi_Omega on rows, differentiable with respect to the scores."""
+    """Pi_Omega on rows divided by gamma, differentiable with respect to the scores."""
+    x = rows.divided()
     if not isinstance(omega, SmoothRegularizer):
         raise TypeError(
             f"A regularizer needs a kernel or must be a `SmoothRegularizer`. Got {type(omega).__name__}."
         )
-    keep = rows.x.detach() != -torch.inf
+    keep = x.detach() != -torch.inf
     keep = keep if rows.keep is None else keep & rows.keep
     curved = Curved(omega)
-    y: Tensor = SmoothArgmax.apply(rows.x, keep, curved)
+    y: Tensor = SmoothArgmax.apply(x, keep, curved)
     return y + _by_own_parameters(curved, y.detach()) if torch.is_grad_enabled() else y
 
 

@@ -1,6 +1,6 @@
 """A cache with a copy of the keys in 8 bits: `ScreenedCache`."""
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -92,7 +92,7 @@ class ScreenedCache(DynamicCache):
 
 def screen_of(keys: Tensor) -> KeyScreen | None:
     """The copy of the keys that a `ScreenedCache` returned."""
-    screen = cast(KeyScreen | None, getattr(keys, _ATTRIBUTE, None))
+    screen: KeyScreen | None = getattr(keys, _ATTRIBUTE, None)
     return screen if screen is not None and screen.shape == keys.shape else None
 
 

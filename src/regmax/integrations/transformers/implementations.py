@@ -33,6 +33,10 @@ def choose_implementation(model: PreTrainedModel, name: str) -> None:
     """Set the implementation of a model and all its submodels."""
     if model.config._attn_implementation != name:
         model.set_attn_implementation(name)
+        # transformers 5.15 leaves out submodels whose configurations have the model's class, such as the stacks of T5.
+        for module in model.modules():
+            if isinstance(module, PreTrainedModel) and type(module.config) is type(model.config):
+                module.config._attn_implementation = name
 
 
 def copy_with(model: PreTrainedModel, original: Implementations) -> PreTrainedModel:
