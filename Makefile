@@ -53,8 +53,8 @@ test: $(LINT) $(INSTALLED) $(PAPERS_CODE) ## all checks, all tests, all doctests
 	$(BUILD_SITE) & site=$$!; pytest -q -n 2 --dist=worksteal --ignore=tests/frameworks; tests=$$?; wait $$site && exit $$tests
 
 test-frameworks: $(FRAMEWORKS) ## the tests of JAX, ONNX and Triton, which it installs
-	pytest -q -n 2 tests/frameworks tests/frontends/test_imports.py --ignore=tests/frameworks/triton
-	TRITON_INTERPRET=1 pytest -q -n 2 tests/frameworks/triton
+	pytest -q -n 2 --dist=worksteal tests/frameworks tests/frontends/test_imports.py --ignore=tests/frameworks/triton
+	TRITON_INTERPRET=1 pytest -q -n 2 --dist=worksteal tests/frameworks/triton
 
 # The same laws on more rows. `make test-long SEED=7 ROWS=10000000` draws others.
 SEED ?= 1
