@@ -62,6 +62,7 @@ ROWS ?= 2000000
 test-long: $(FRAMEWORKS) ## the long sweeps: adversarial rows, rows judged exactly, all conformance cases, and many more examples of every law
 	python tests/support/adversarial.py --rows $(ROWS) --seed $(SEED)
 	python tests/support/exact_sweep.py --rows 40000 --longest 3000 --seed $(SEED)
+	python tests/support/digits_sweep.py --rows 20000000 --seed $(SEED)
 	python tests/support/conformance_table.py
 	pytest -q -n 2 --hypothesis-profile=long --long tests/laws tests/conformance
 	pytest -q -n 2 --long -m 'long or pairs' --ignore=tests/frameworks/triton

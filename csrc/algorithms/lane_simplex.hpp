@@ -120,10 +120,10 @@ REGMAX_INLINE uint32_t doubtful(Vec<T> nearest, Vec<T> margin) {
   return ~bits(greater(nearest, margin)) & all_lanes<T>;
 }
 
-// y = (x - tau)_+; returns the lanes that did not settle, and those with a score that rounding may have put on
-// the wrong side of tau. `size` bounds the rounding of x, which may be larger than tau.
+// y = (x - tau)_+, up to rounding; returns the lanes that did not settle, and those with a score that rounding may have
+// put on the wrong side of tau. `size` bounds the rounding of x, which may be larger than tau.
 template <class T>
-inline uint32_t lane_project(const Vec<T>* x, int count, Vec<T>* y, Vec<T> size = Vec<T>{}) {
+inline uint32_t lane_support(const Vec<T>* x, int count, Vec<T>* y, Vec<T> size = Vec<T>{}) {
   const Threshold<T> threshold = lane_threshold<T>(x, count, splat(nothing<T> / 2), 32);
   Vec<T> nearest = splat(-nothing<T>);
   for (int k = 0; k < count; ++k) {
@@ -131,8 +131,15 @@ inline uint32_t lane_project(const Vec<T>* x, int count, Vec<T>* y, Vec<T> size 
     nearest = smaller(absolute<T>(z), nearest);
     y[k] = larger(z, Vec<T>{});
   }
-  lane_settle<T>(y, count);
   return threshold.unsettled | doubtful<T>(nearest, lane_doubt<T>(larger(size, absolute<T>(threshold.tau))));
+}
+
+// The same, with weights that sum to one.
+template <class T>
+inline uint32_t lane_project(const Vec<T>* x, int count, Vec<T>* y) {
+  const uint32_t unsure = lane_support<T>(x, count, y);
+  lane_settle<T>(y, count);
+  return unsure;
 }
 
 }  // namespace regmax::REGMAX_ISA

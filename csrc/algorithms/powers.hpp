@@ -20,6 +20,7 @@
 #include "runtime/tuning.hpp"
 #include "simd/exp2_log2.hpp"
 #include "simd/reduce.hpp"
+#include "simd/two_parts.hpp"
 
 namespace regmax::REGMAX_ISA {
 
@@ -93,13 +94,6 @@ struct PowerExponents {
   // The relative change of S for a relative change of m: r changes by w^(1/a - 1) (1 - w) / a.
   Vec<T> sensitivity(const PowerSums<T>& sums) const { return (sums.c - sums.s) / (a * sums.s); }
 };
-
-// What rounding took from the quotient of a numerator in two parts.
-template <class T>
-inline Vec<T> quotient_rest(Vec<T> numerator, Vec<T> numerator_rest, Vec<T> m, Vec<T> quotient) {
-  const Vec<T> product = quotient * m;
-  return ((numerator - product) - product_error<T>(quotient, m, product) + numerator_rest) / m;
-}
 
 template <class T>
 struct TsallisPowers : PowerExponents<T> {
@@ -251,7 +245,7 @@ class RootSearch {
     const Vec<T> sensitivity = powers_.sensitivity(sums.narrowed()), step = accurate_step(powers_, sums, m, shift);
     const Vec<T> error = absolute<T>(step) * larger(sensitivity, splat(T(1)));
     m -= m * shift;
-    return bits(greater(sensitivity, splat(T(8)))) | bits(greater(error, splat(T(2e-7))));
+    return bits(greater(sensitivity, splat(T(8)))) | bits(greater(error, splat(T(1.2e-7))));
   }
 
  private:

@@ -14,6 +14,7 @@
 #include <limits>
 
 #include "algorithms/lane_chains.hpp"
+#include "algorithms/lane_group_weights.hpp"
 #include "algorithms/total_variation.hpp"
 #include "mappings/fusedmax_whole.hpp"
 #include "mappings/products.hpp"
@@ -58,19 +59,27 @@ struct Fusedmax : HasLam, PenalisedNorm<Fusedmax> {
     uint32_t solve(LaneProblem<T>& p, Vec<T>* y) {
       const IntVec<T> left = load_integers<T>(left_edge_), right = load_integers<T>(right_edge_);
       const Vec<T> lam = p.theta;
+      Vec<T> x[max_candidates], z[max_candidates];
       for (int k = 0; k < p.count; ++k) {
-        p.x[k] = add_where(has_bit(left, k), p.x[k], -lam);
-        p.x[k] = add_where(has_bit(right, k), p.x[k], -lam);
+        x[k] = add_where(has_bit(left, k), p.x[k], -lam);
+        x[k] = add_where(has_bit(right, k), x[k], -lam);
       }
-      LaneChains<T> chains(p.x, p.count, load_integers<T>(adjacent_), lam);
-      chains.pool(y);
+      LaneChains<T> chains(x, p.count, load_integers<T>(adjacent_), lam);
+      chains.pool(z);
       const Vec<T> size = lam * 4 - p.cuts;  // of scores less lam
-      uint32_t unsure = chains.find_doubtful(y, lane_doubt<T>(size) * 2);
-      unsure |= lane_project<T>(y, p.count, y, size);
-      // Weights smaller than lam would have lost digits in it.
-      Vec<T> largest = y[0];
-      for (int k = 1; k < p.count; ++k) largest = larger(largest, y[k]);
-      return unsure | bits(greater(lam, largest * T(1.5)));
+      const uint32_t unsure = chains.find_doubtful(z, lane_doubt<T>(size) * 2) | lane_support<T>(z, p.count, y, size);
+      Vec<T> lowest{}, largest{};
+      for (int k = 0; k < p.count; ++k) {
+        lowest = select(greater(y[k], Vec<T>{}), smaller(p.x[k], lowest), lowest);
+        largest = larger(largest, y[k]);
+      }
+      // Each lane by itself: its weights do not depend on the other rows.
+      const Where<T> deep = greater(larger(-lowest, lam), largest * splat(plain_depth<T>));
+      GroupedCandidates<T> segments;
+      if (bits(deep)) find_segments(p, z, y, &segments);
+      lane_settle<T>(y, p.count);
+      if (bits(deep)) lane_group_weights(segments, deep, y);
+      return unsure | bits(greater(-lowest, largest * splat(most_depth<T>)));
     }
 
     // Adjacent candidates of equal weight.
@@ -82,6 +91,27 @@ struct Fusedmax : HasLam, PenalisedNorm<Fusedmax> {
     }
 
    private:
+    // The segments of pooled scores z, with weight if y > 0. A segment is pulled down by a lower one beside it and by a
+    // neighbour that is no candidate, and up by a higher one.
+    void find_segments(const LaneProblem<T>& p, const Vec<T>* z, const Vec<T>* y, GroupedCandidates<T>* g) const {
+      const IntVec<T> adjacent = load_integers<T>(adjacent_);
+      const IntVec<T> left = load_integers<T>(left_edge_), right = load_integers<T>(right_edge_);
+      const Vec<T> zero{}, one = splat(T(1));
+      g->x = p.x, g->count = p.count, g->lam = p.theta;
+      for (int k = 0; k < p.count; ++k) {
+        g->inside[k] = greater(y[k], zero);
+        g->joined[k] = Where<T>{};
+        g->pulls[k] = add_where(has_bit(left, k), add_where(has_bit(right, k), zero, -one), -one);
+        if (k == 0) continue;
+        const Where<T> edge = has_bit(adjacent, k);
+        g->joined[k] = edge & equal(z[k], z[k - 1]);
+        const Vec<T> down = add_where(edge & greater(z[k], z[k - 1]), zero, -one);
+        const Vec<T> pull = add_where(edge & greater(z[k - 1], z[k]), down, one);
+        g->pulls[k] += pull;
+        g->pulls[k - 1] -= pull;
+      }
+    }
+
     // Whether a position next to a candidate, but not one itself, holds -inf.
     static bool touches_deleted(const ScreenedRow<T>& row) {
       constexpr T lowest = std::numeric_limits<T>::lowest();

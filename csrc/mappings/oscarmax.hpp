@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "algorithms/isotonic.hpp"
+#include "algorithms/lane_group_weights.hpp"
 #include "algorithms/lane_isotonic.hpp"
 #include "algorithms/sorted_blocks.hpp"
 #include "mappings/products.hpp"
@@ -54,15 +55,19 @@ struct Oscarmax : HasLam, PenalisedNorm<Oscarmax> {
       lane_pool_sorted<T>(sorted, prefix, lam, z);
       const Vec<T> margin = lane_doubt<T>(lam * splat(T(2 * max_candidates)) - p.cuts);
       uint32_t unsure = lane_doubtful_blocks<T>(sorted, prefix, lam, z, margin);
-      // Weights far smaller than the penalty's terms would have lost digits in them.
-      unsure |= bits(greater(lam * prefix.length, (z[0] - prefix.tau) * 4));
       lane_block_weights<T>(sorted, prefix, lam, z, w);
+      Vec<T> lowest{};
       for (int a = 0; a < prefix.longest; ++a) {
         const Where<T> inside = greater(prefix.length, splat(T(a)));
         w[a] = select(inside, larger(w[a], zero), zero);
-        if (a > 0) w[a] = smaller(w[a], w[a - 1]);  // restores the order of neighbours after rounding
+        lowest = select(inside, sorted[a], lowest);
       }
       lane_settle<T>(w, prefix.longest);
+      const Where<T> deep = greater(larger(-lowest, lam * prefix.length), w[0] * splat(plain_depth<T>));
+      const Where<T> precise = deep | greater(prefix.length, splat(T(few_summed)));
+      if (bits(precise)) write_clusters(sorted, prefix, lam, z, precise, w);
+      unsure |= bits(greater(-lowest, w[0] * splat(most_depth<T>)));
+      for (int a = 1; a < prefix.longest; ++a) w[a] = smaller(w[a], w[a - 1]);  // restores the order after rounding
       mark_equal(w, prefix.longest);
       // Equal scores are pooled, so a score's value tells its weight: no permutation is needed.
       for (int k = 0; k < count; ++k) y[k] = zero;
@@ -77,6 +82,23 @@ struct Oscarmax : HasLam, PenalisedNorm<Oscarmax> {
     uint64_t joined(int r, const T*) const { return static_cast<uint64_t>(joined_[r]); }
 
    private:
+    // Weights from sums in T of more numbers than this would have lost digits.
+    static constexpr int few_summed = 8;
+
+    // The weights of the clusters that the pooled scores z form, in the lanes of `wanted`: the penalty pulls the k-th
+    // largest score up by k lam.
+    static void write_clusters(const Vec<T>* sorted, const LanePrefix<T>& prefix, Vec<T> lam, const Vec<T>* z,
+                               Where<T> wanted, Vec<T>* w) {
+      GroupedCandidates<T> clusters;
+      clusters.x = sorted, clusters.count = prefix.longest, clusters.lam = lam;
+      for (int a = 0; a < prefix.longest; ++a) {
+        clusters.inside[a] = greater(prefix.length, splat(T(a)));
+        clusters.joined[a] = a > 0 ? clusters.inside[a] & equal(z[a], z[a - 1]) : Where<T>{};
+        clusters.pulls[a] = splat(T(a + 1));
+      }
+      lane_group_weights(clusters, wanted, w);
+    }
+
     // The least tau with which the candidates decide the row.
     Vec<T> least_tau(const LaneProblem<T>& p) const {
       T counts[lanes<T>];
