@@ -67,7 +67,7 @@ struct Fusedmax : HasLam, PenalisedNorm<Fusedmax> {
       LaneChains<T> chains(x, p.count, load_integers<T>(adjacent_), lam);
       chains.pool(z);
       const Vec<T> size = lam * 4 - p.cuts;  // of scores less lam
-      const uint32_t unsure = chains.find_doubtful(z, lane_doubt<T>(size) * 2) | lane_support<T>(z, p.count, y, size);
+      doubtful_ = chains.find_doubtful(z, lane_doubt<T>(size) * 2) | lane_support<T>(z, p.count, y, size);
       Vec<T> lowest{}, largest{};
       for (int k = 0; k < p.count; ++k) {
         lowest = select(greater(y[k], Vec<T>{}), smaller(p.x[k], lowest), lowest);
@@ -79,8 +79,11 @@ struct Fusedmax : HasLam, PenalisedNorm<Fusedmax> {
       if (bits(deep)) find_segments(p, z, y, &segments);
       lane_settle<T>(y, p.count);
       if (bits(deep)) lane_group_weights(segments, deep, y);
-      return unsure | bits(greater(-lowest, largest * splat(most_depth<T>)));
+      return doubtful_ | bits(greater(-lowest, largest * splat(most_depth<T>)));
     }
+
+    // The lanes in which rounding may have decided: the whole-row tier would leave these rows, too.
+    uint32_t doubtful_lanes() const { return doubtful_; }
 
     // Adjacent candidates of equal weight.
     uint64_t joined(int r, const T* values) const {
@@ -130,6 +133,7 @@ struct Fusedmax : HasLam, PenalisedNorm<Fusedmax> {
       return found;
     }
 
+    uint32_t doubtful_ = 0;
     T slack_[lanes<T>] = {};
     Int<T> adjacent_[lanes<T>] = {}, left_edge_[lanes<T>] = {}, right_edge_[lanes<T>] = {};
   };

@@ -28,8 +28,11 @@ class LaneRows {
   uint32_t run(const RowGroup<T>& rows, uint32_t wanted, Out& out) {
     find_cuts(rows, wanted);
     uint32_t left = screen(rows, wanted);
+    doubtful_ = 0;
     if ((left & wanted) == wanted) return wanted;
+    const uint32_t screened = wanted & ~left;
     left |= solve();
+    if constexpr (Mapping::joins == Joins::neighbours) doubtful_ = screened & mapping_.doubtful_lanes();
     lanes_to_rows<T>(y_, p_.count, values(0), stride);
     const int64_t words = words_of(rows.d);
     for (int r = 0; r < lanes<T>; ++r) {
@@ -39,6 +42,9 @@ class LaneRows {
     }
     return left & wanted;
   }
+
+  // The rows of the last call that were left because rounding may have decided something.
+  uint32_t doubtful_rows() const { return doubtful_; }
 
  private:
   static constexpr int most_candidates = lane_candidates<Mapping>;
@@ -127,6 +133,7 @@ class LaneRows {
 
   uint64_t* words_;
   uint32_t deleted_ = 0;  // rows that may have scores of -inf
+  uint32_t doubtful_ = 0;
   typename Mapping::template Lanes<T> mapping_;
   LaneProblem<T> p_;
   Vec<T> y_[most_candidates];
