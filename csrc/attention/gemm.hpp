@@ -147,8 +147,8 @@ inline void multiply_panel(const T* a, int64_t rows, int64_t width, const T* pan
   }
 }
 
-// sums[i] = the products of a and row_at(i), lane by lane. Rows in memory are read one after the other, as the hardware
-// prefetches them; rows in the cache side by side, with independent sums.
+// sums[i] = the products of a and row_at(i), lane by lane. Rows in memory are read one after the other, and prefetched
+// to the level-two cache, as far ahead as the hardware does not; rows in the cache side by side, with independent sums.
 template <class T, bool in_cache, class RowAt>
 REGMAX_INLINE Vec<T> multiply_by_rows(const T* a, int64_t width, const RowAt& row_at) {
   Vec<T> sums[lanes<T>] = {};
@@ -159,7 +159,11 @@ REGMAX_INLINE Vec<T> multiply_by_rows(const T* a, int64_t width, const RowAt& ro
     }
   } else {
     for (int i = 0; i < lanes<T>; ++i) {
-      for (int64_t e = 0; e < width; e += lanes<T>) sums[i] = times_plus(load(a + e), load(row_at(i) + e), sums[i]);
+      const T* const row = row_at(i);
+      for (int64_t e = 0; e < width; e += lanes<T>) {
+        __builtin_prefetch(row + e + prefetched_keys / static_cast<int64_t>(sizeof(T)), 0, 2);
+        sums[i] = times_plus(load(a + e), load(row + e), sums[i]);
+      }
     }
   }
   return sum_rows<T>(sums);
