@@ -73,8 +73,13 @@ struct QueryBlock {
   int64_t head, first, rows;  // rows `first` to first + rows, counted from query 0 of the head
 
   int64_t row(const regmax_attention& call) const { return head * call.queries + first; }
-  int64_t head_of(const regmax_attention& call, int64_t r) const { return head + (first + r) / call.queries; }
-  int64_t query(const regmax_attention& call, int64_t r) const { return (first + r) % call.queries; }
+  // Most blocks have one head: then nothing is divided.
+  int64_t head_of(const regmax_attention& call, int64_t r) const {
+    return first + r < call.queries ? head : head + (first + r) / call.queries;
+  }
+  int64_t query(const regmax_attention& call, int64_t r) const {
+    return first + r < call.queries ? first + r : (first + r) % call.queries;
+  }
 
   // The keys that some query of the block can see.
   int64_t depth(const regmax_attention& call) const {

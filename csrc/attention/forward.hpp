@@ -153,6 +153,7 @@ class ForwardBlock {
       return multiply_in_place(s_.queries, count_, call_.e, keys_.at(kv_head_), keys_.stride(),
                                keys_.kept.index(kv_head_), longest, s_.scores, stride_);
     }
+    keys_.need_panels(kv_head_);
     // Maxima come with the products, for the panels that all rows cover and if no bias or mask follows.
     const int64_t whole = by_panel ? shortest / panel_width<T> : 0;
     for (int64_t p = first / panel_width<T>; p < panels_of<T>(longest); ++p) {

@@ -39,8 +39,7 @@ REGMAX_INLINE void write_scores(const __m512i (&sums)[panel_vectors], const Inte
                                 float* x, float* tops) {
   __m512 top = _mm512_set1_ps(-__builtin_inff());
   for (int w = 0; w < panel_vectors; ++w) {
-    const __m512i sum = _mm512_add_epi32(sums[w], _mm512_loadu_si512(panel.offsets + w * lanes<float>));
-    const __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_loadu_ps(panel.scales + w * lanes<float>));
+    const __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[w]), _mm512_loadu_ps(panel.scales + w * lanes<float>));
     const __m512 score = _mm512_mul_ps(scaled, _mm512_set1_ps(q_scale));
     _mm512_storeu_ps(x + w * lanes<float>, score);
     top = _mm512_max_ps(top, score);
@@ -48,25 +47,27 @@ REGMAX_INLINE void write_scores(const __m512i (&sums)[panel_vectors], const Inte
   _mm512_storeu_ps(tops, top);
 }
 
-__attribute__((noinline)) inline void multiply_integers(const uint8_t* q, const float* q_scales, int64_t e,
+// The queries' bytes, 128 more than the integers, are in groups of four of every query, as quantise_lanes writes them.
+__attribute__((noinline)) inline void multiply_integers(const int8_t* q, const float* q_scales, int64_t e,
                                                         const IntegerPanel& panel, const PanelOut& out) {
   constexpr int rows = 8;
   for (int64_t first = 0; first < lanes<float>; first += rows) {
     __m512i sums[rows][panel_vectors];
     for (int r = 0; r < rows; ++r) {
-      for (int w = 0; w < panel_vectors; ++w) sums[r][w] = _mm512_setzero_si512();
+      for (int w = 0; w < panel_vectors; ++w) sums[r][w] = _mm512_loadu_si512(panel.offsets + w * lanes<float>);
     }
-    const uint8_t* const bytes = q + first * e;
+    const int8_t* const bytes = q + 4 * first;
     for (int64_t i = 0; i < e; i += 4) {
       __m512i keys[panel_vectors];
       for (int w = 0; w < panel_vectors; ++w) keys[w] = _mm512_loadu_si512(panel.keys + i * screen_panel + w * 64);
       for (int r = 0; r < rows; ++r) {
         int32_t four;
-        __builtin_memcpy(&four, bytes + r * e + i, 4);
+        __builtin_memcpy(&four, bytes + i * lanes<float> + 4 * r, 4);
         const __m512i query = _mm512_set1_epi32(four);
         for (int w = 0; w < panel_vectors; ++w) sums[r][w] = add_bytes(query, keys[w], sums[r][w]);
       }
     }
+#pragma GCC unroll 8
     for (int64_t r = 0; r < rows; ++r) {
       write_scores(sums[r], panel, q_scales[first + r], out.x + (first + r) * out.x_row,
                    out.tops + (first + r) * out.tops_row);

@@ -26,7 +26,13 @@ class QueryRows {
  public:
   // `columns` has room for the keys of a group of rows, if rows have masks of their own.
   QueryRows(const regmax_attention& call, const PackedKeys<T>& keys, const QueryBlock& block, int32_t* columns)
-      : call_(call), keys_(keys), block_(block), kv_head_(block.head / call.groups), columns_(columns) {}
+      : call_(call),
+        keys_(keys),
+        block_(block),
+        kv_head_(block.head / call.groups),
+        q_(head_rows(call, part_q, block.head)),
+        out_(head_rows(call, part_out, block.head)),
+        columns_(columns) {}
 
   void find_lengths() {
     for (int64_t r = 0; r < block_.rows; ++r) find_length(r);
@@ -53,7 +59,8 @@ class QueryRows {
 
   // Where row r is, in q or out.
   int64_t place_of(Part part, int64_t r) const {
-    const HeadRows rows = head_rows(call_, part, block_.head_of(call_, r));
+    const int64_t head = block_.head_of(call_, r);
+    const HeadRows rows = head == block_.head ? (part == part_q ? q_ : out_) : head_rows(call_, part, head);
     return rows.begin + block_.query(call_, r) * rows.stride;
   }
 
@@ -67,7 +74,7 @@ class QueryRows {
       store<T>(scaled + i, numbers);
       largest = larger(absolute<T>(numbers), largest);
     }
-    is_bounded_[r] = max_lanes<T>(largest) <= bounded_number;
+    is_bounded_[r] = bits(greater(largest, splat(static_cast<T>(bounded_number)))) == 0;
   }
   // Whether the scaled query is, by bounded_number.
   bool is_bounded(int64_t r) const { return is_bounded_[r]; }
@@ -142,6 +149,7 @@ class QueryRows {
   const PackedKeys<T>& keys_;
   const QueryBlock block_;
   const int64_t kv_head_;
+  const HeadRows q_, out_;  // of the block's first head
   int32_t* const columns_;
   int64_t begin_[64] = {}, end_[64] = {};
   bool gaps_[64] = {}, is_bounded_[64] = {};

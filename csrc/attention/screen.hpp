@@ -11,6 +11,7 @@
 
 #include "algorithms/lane_simplex.hpp"
 #include "attention/approximate_scores.hpp"
+#include "attention/collected_keys.hpp"
 #include "attention/exact_pairs.hpp"
 #include "attention/masks.hpp"
 #include "rows/group.hpp"
@@ -31,8 +32,7 @@ struct BoundedRow {
 
 class ScreenedGroup final : public ApproximateScores, public BoundedScores<float> {
  public:
-  // `queries` are those of the rows, one after the other, as the float path has them; row by row they are written
-  // before they are added.
+  // `queries` are those of the rows, one after the other, as the float path has them.
   ScreenedGroup(const regmax_attention& call, const ScreenedKeys& keys, int64_t head, const float* queries,
                 ScreenScratch& s)
       : ApproximateScores(call, keys, head, s),
@@ -45,28 +45,35 @@ class ScreenedGroup final : public ApproximateScores, public BoundedScores<float
     rows_[r] = row;
     if (!finish_tops(r)) return false;
     Vec<float> low = splat(-std::numeric_limits<float>::infinity());
-    const Errors error = errors(r);
-    const float* const top = tops(r, 0);
+    const PanelRow own = panels(r);
     for (int64_t p = 0; p < panels_of<float>(row.length); ++p)
-      low = larger(load(top + p * lanes<float>) - error[p], low);
+      low = larger(load(own.tops + p * lanes<float>) - own.error(p), low);
     const Vec<float> lowest = splat(std::numeric_limits<float>::lowest());
-    store<float>(lows(r), larger(low - absolute<float>(low) * splat(relative_slack), lowest));
+    store<float>(lows(r), larger(low - absolute<float>(low) * splat(PanelRow::relative_slack), lowest));
     return true;
   }
 
   // The maxima by lane of the rows of `wanted`, for a cut that is at most slack[r] below their threshold: exact if they
-  // are above the threshold, or near it. Also scores all keys that may be above the cut. Returns the rows for which
-  // this succeeded: not those with too many keys, or with a maximum so near to the threshold that other maxima, which
-  // are below it, would move the threshold by rounding.
-  uint32_t find_by_threshold(uint32_t wanted, const float* slack, float* maxima) {
+  // are above the threshold, or near it. Also scores all keys that may be above the cut, unless a PruningCut leaves
+  // them out whose upper level is at most pruned[r] below the threshold. Returns the rows for which this succeeded: not
+  // those with too many keys, or with a maximum so near to the threshold that other maxima, which are below it, would
+  // move the threshold by rounding.
+  uint32_t find_by_threshold(uint32_t wanted, const float* slack, const float* pruned, float* maxima) {
     Vec<float> columns[lanes<float>];
     const Thresholds low = thresholds(s_.lows, wanted, columns);
     const Vec<float> floors = low.top + low.tau - splat(threshold_margin) - absolute<float>(low.top) * splat(4e-6f);
     store<float>(floors_, floors);
     store<float>(levels_, floors - load(slack) * splat(1.00001f));
+    float highs[lanes<float>];
+    store<float>(highs, floors - load(pruned) * splat(1.00001f));
     for (uint32_t rest = wanted; rest; rest &= rest - 1) {
       const int r = __builtin_ctz(rest);
-      if (!collect_row(r, splat(levels_[r]))) wanted &= ~(1u << r);
+      // A deleted score may separate scores that are neighbours: then nothing is pruned.
+      const bool prunes = highs[r] > levels_[r] && !has_deleted[r];
+      const auto find = [&](const PanelRow& row, int32_t* found) {
+        return prunes ? collect_pruned(row, levels_[r], highs[r], found) : collect(row, splat(levels_[r]), found);
+      };
+      if (!collect_row(r, find)) wanted &= ~(1u << r);
     }
     score_collected(wanted, maxima);
     const Thresholds exact = thresholds(maxima, wanted, columns);
@@ -82,7 +89,9 @@ class ScreenedGroup final : public ApproximateScores, public BoundedScores<float
       const Vec<float> low = load(lows(r));
       floors_[r] = max_lanes<float>(low) - reach[r];
       levels_[r] = std::numeric_limits<float>::infinity();
-      if (!collect_row(r, larger(low, splat(floors_[r])))) wanted &= ~(1u << r);
+      const Vec<float> level = larger(low, splat(floors_[r]));
+      const auto find = [&](const PanelRow& row, int32_t* found) { return collect(row, level, found); };
+      if (!collect_row(r, find)) wanted &= ~(1u << r);
     }
     score_collected(wanted, maxima);
     return wanted;
@@ -94,7 +103,7 @@ class ScreenedGroup final : public ApproximateScores, public BoundedScores<float
       candidates[r] = counts_[r];
       return true;
     }
-    const int64_t count = collect(r, splat(level), s_.more_places);
+    const int64_t count = collect(panels(r), splat(level), s_.more_places);
     if (count < 0) return false;
     // Scores that are known already are not computed again.
     int32_t missing[most_rescored + lanes<float>];
@@ -122,17 +131,9 @@ class ScreenedGroup final : public ApproximateScores, public BoundedScores<float
   int64_t rescored = 0, candidates[lanes<float>] = {};
 
  private:
-  static constexpr float relative_slack = 2e-6f;  // of comparisons, relative to the numbers compared
   // docs/derivations/int8.md: what rounding may do to a threshold, of scores relative to the largest.
   static constexpr float threshold_margin = 1e-4f, least_gap = 3e-5f;
 
-  // The errors of a row's panels, `step` apart.
-  struct Errors {
-    const float* at;
-    int64_t step;
-    Vec<float> operator[](int64_t p) const { return splat(at[p * step]); }
-  };
-  Errors errors(int r) const { return rows_[r].shifted ? Errors{largest_error + r, 0} : Errors{panel_errors(r), 1}; }
   float* lows(int r) const { return s_.lows + r * lanes<float>; }
   // The keys of row r that are scored again, in order.
   int32_t* places(int r) const { return s_.places + starts_[r]; }
@@ -171,54 +172,21 @@ class ScreenedGroup final : public ApproximateScores, public BoundedScores<float
     return !bad;
   }
 
-  // The places whose score may be at least `level`, by lane; returns their number, -1 if they are too many. Panels are
-  // marked first: a branch on every one would often be mispredicted.
-  int64_t collect(int r, Vec<float> level, int32_t* found) const {
-    const BoundedRow& row = rows_[r];
-    const Vec<float> lowest = splat(std::numeric_limits<float>::lowest());
-    const Vec<float> least = level - absolute<float>(level) * splat(relative_slack);
-    const Errors error = errors(r);
-    const float* const top = tops(r, 0);
-    const int64_t panels = panels_of<float>(row.length);
-    int64_t n = 0;
-    for (int64_t begin = 0; begin < panels; begin += 64) {
-      const int64_t end = panels - begin < 64 ? panels : begin + 64;
-      uint64_t marks = 0;
-      for (int64_t p = begin; p < end; ++p) {
-        const bool hit = bits(not_below(load(top + p * lanes<float>), larger(least - error[p], lowest))) != 0;
-        marks |= static_cast<uint64_t>(hit) << (p - begin);
-      }
-      for (; marks; marks &= marks - 1) {
-        const int64_t p = begin + __builtin_ctzll(marks);
-        const Vec<float> bound = larger(least - error[p], lowest);
-        for (int64_t first = p * screen_panel; first < (p + 1) * screen_panel; first += lanes<float>) {
-          const int64_t left = row.length - first;
-          uint32_t hits = bits(not_below(load(row.x + first), bound));
-          if (left < lanes<float>) hits &= left > 0 ? (1u << left) - 1 : 0;
-          const __m512i all = _mm512_add_epi32(counting(), _mm512_set1_epi32(static_cast<int32_t>(first)));
-          _mm512_storeu_si512(found + n, _mm512_maskz_compress_epi32(static_cast<__mmask16>(hits), all));
-          n += __builtin_popcount(hits);
-        }
-        if (n > most_rescored) return -1;
-      }
-    }
-    return n;
+  PanelRow panels(int r) const {
+    const bool shifted = rows_[r].shifted;
+    return {rows_[r].x, rows_[r].length, tops(r, 0), shifted ? largest_error + r : panel_errors(r), shifted ? 0 : 1};
   }
 
-  static __m512i counting() { return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
-  static Where<float> not_below(Vec<float> a, Vec<float> b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
-
-  // Adds the keys of row r whose score may be at least `level` to those that are scored again; false if they are too
-  // many.
-  bool collect_row(int r, Vec<float> level) {
+  // Adds keys of row r to those that are scored again: find(panels, places) writes their places, and returns their
+  // number, or -1 if they are too many; then this returns false.
+  template <class Find>
+  bool collect_row(int r, const Find& find) {
     starts_[r] = collected_;
     counts_[r] = 0;
-    const int64_t count = collect(r, level, s_.places + collected_);
+    const int64_t count = find(panels(r), s_.places + collected_);
     if (count < 0) return false;
-    for (int64_t k = 0; k < count; ++k) {
-      __builtin_prefetch(key_at(key(r, places(r)[k])));
-      s_.owners[collected_ + k] = r;
-    }
+    for (int64_t k = 0; k < count; ++k) __builtin_prefetch(key_at(key(r, places(r)[k])));
+    std::fill_n(s_.owners + collected_, count, r);
     counts_[r] = count;
     collected_ += count;
     return true;
@@ -243,7 +211,6 @@ class ScreenedGroup final : public ApproximateScores, public BoundedScores<float
 
   // The scores of all collected keys, with the float path's bits.
   void score_pairs() {
-    transpose_group(rows_queries_, call_.e, s_.columns);
     for (int64_t k = collected_; k > 0 && k % lanes<float> != 0; ++k) {
       s_.places[k] = s_.places[k - 1];
       s_.owners[k] = s_.owners[k - 1];
@@ -251,8 +218,7 @@ class ScreenedGroup final : public ApproximateScores, public BoundedScores<float
     for (int64_t first = 0; first < collected_; first += lanes<float>) {
       const float* keys[lanes<float>];
       for (int i = 0; i < lanes<float>; ++i) keys[i] = key_at(key(s_.owners[first + i], s_.places[first + i]));
-      store<float>(s_.scores + first,
-                   multiply_pairs(s_.columns, s_.owners + first, [&](int i) { return keys[i]; }, call_.e));
+      store<float>(s_.scores + first, multiply_pairs(s_.columns, s_.owners + first, keys, call_.e));
     }
     for (int64_t k = 0; call_.bias && k < collected_; ++k)
       s_.scores[k] = with_bias(s_.owners[k], key(s_.owners[k], s_.places[k]), s_.scores[k]);
@@ -281,8 +247,7 @@ class ScreenedGroup final : public ApproximateScores, public BoundedScores<float
       for (int i = 0; i < lanes<float>; ++i) keys[i] = key_at(key(r, at[k + i < count ? k + i : k]));
       int32_t owners[lanes<float>];
       std::fill_n(owners, lanes<float>, r);
-      store_left<float>(out + k, count - k,
-                        multiply_pairs(s_.columns, owners, [&](int i) { return keys[i]; }, call_.e));
+      store_left<float>(out + k, count - k, multiply_pairs(s_.columns, owners, keys, call_.e));
     }
     for (int64_t k = 0; rows_[r].bias && k < count; ++k) out[k] = with_bias(r, key(r, at[k]), out[k]);
   }

@@ -3,10 +3,10 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
 #include "attention/blocks.hpp"
+#include "attention/exact_pairs.hpp"
 #include "attention/quantise.hpp"
 #include "runtime/int8.hpp"
 #include "runtime/tiers.hpp"
@@ -62,26 +62,29 @@ class ScreenedKeys {
   void pack(int64_t head, const float* x, int64_t stride, const int32_t* index, int64_t count) {
     usable_.get()[head] = panels_ > 0;
     skipped_.get()[head].store(0, std::memory_order_relaxed);
-    int8_t row[1024];
+    Memory<float> columns(lanes<float> * call_.e);
+    if (!columns) usable_.get()[head] = 0;
     for (int64_t p = 0; p < panels_of<float>(count) && usable(head); ++p) {
-      float error = 0, norm = 0;
-      for (int64_t i = 0; i < screen_panel; ++i) {
-        const int64_t j = p * screen_panel + i;
-        RowBounds bounds{};
-        if (j < count) {
-          if (!quantise(x + (index ? index[j] : j) * stride, call_.e, row, &bounds)) usable_.get()[head] = 0;
-        } else {
-          std::memset(row, 0, static_cast<std::size_t>(call_.e));
+      Vec<float> error{}, norm{};
+      for (int64_t i = 0; i < screen_panel; i += lanes<float>) {
+        const float* keys[lanes<float>];
+        for (int r = 0; r < lanes<float>; ++r) {
+          const int64_t j = p * screen_panel + i + r,
+                        own = j < count ? j : count - 1;  // any key will do after the last
+          keys[r] = x + (index ? index[own] : own) * stride;
         }
-        int8_t* const out = panel_at(head, p) + 4 * i;
-        for (int64_t e = 0; e < call_.e; e += 4) std::memcpy(out + e * screen_panel, row + e, 4);
-        offsets_.get()[place(head, p) + i] = -128 * bounds.sum;
-        scales_.get()[place(head, p) + i] = bounds.scale;
-        error = bounds.error > error ? bounds.error : error;
-        norm = bounds.norm > norm ? bounds.norm : norm;
+        transpose_group([&](int r) { return keys[r]; }, call_.e, columns.get());
+        const LaneBounds bounds =
+            quantise_lanes(columns.get(), call_.e, false, panel_at(head, p) + 4 * i, 4 * screen_panel);
+        if (bounds.usable != all_lanes<float>) usable_.get()[head] = 0;
+        const int64_t place = this->place(head, p) + i;
+        _mm512_storeu_si512(offsets_.get() + place, _mm512_mullo_epi32(bounds.sum, _mm512_set1_epi32(-128)));
+        store<float>(scales_.get() + place, bounds.scale);
+        error = larger(bounds.error, error);
+        norm = larger(bounds.norm, norm);
       }
-      errors_.get()[head * panels_ + p] = error;
-      norms_.get()[head * panels_ + p] = norm;
+      errors_.get()[head * panels_ + p] = max_lanes<float>(error);
+      norms_.get()[head * panels_ + p] = max_lanes<float>(norm);
     }
   }
 

@@ -3,6 +3,7 @@
 
 #if defined(__AVX512F__)
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -18,6 +19,13 @@ template <class Mapping, class = void>
 constexpr bool cuts_by_threshold = false;
 template <class Mapping>
 constexpr bool cuts_by_threshold<Mapping, std::void_t<decltype(Mapping::cut_slack(0.0))>> = true;
+
+// How far the upper level of a mapping's PruningCut may be below that threshold; as far as the cut if it does not
+// prune.
+template <class Mapping, class = void>
+constexpr bool prunes_candidates = false;
+template <class Mapping>
+constexpr bool prunes_candidates<Mapping, std::void_t<decltype(Mapping::prune_slack(0.0))>> = true;
 
 // Memory of the float path that screening uses, too.
 struct ScreenedScores {
@@ -91,17 +99,22 @@ class ScreenedRows {
     for (int r = 0; r < lanes<float>; ++r) {
       float* const query = s_.queries + r * call_.e;
       const bool is_wanted = wanted >> r & 1 && !is_tiny(rows_.gamma(rows[r < count ? r : 0]));
-      if (is_wanted) rows_.scale_query(rows[r], query);
-      if (!group.add_query(r, is_wanted ? query : nullptr)) wanted &= ~(1u << r);
+      if (is_wanted) {
+        rows_.scale_query(rows[r], query);
+      } else {
+        wanted &= ~(1u << r);
+        std::fill_n(query, call_.e, 0.0f);
+      }
       if (r < count) longest = rows_.end(rows[r]) > longest ? rows_.end(rows[r]) : longest;
     }
+    wanted = group.add_queries(s_.queries, wanted);
     if (few_) {
-      group.multiply_copy(kept_.index(kv_head_), longest, s_.scores, s_.stride, count);
+      group.multiply_copy(kept_.index(kv_head_), longest, s_.scores, s_.stride, wanted);
     } else {
       group.multiply(longest, s_.scores, s_.stride);
     }
     out.begin();
-    float distances[lanes<float>] = {};
+    float distances[lanes<float>] = {}, pruned[lanes<float>] = {};
     for (int r = 0; r < count; ++r) {
       if (!(wanted >> r & 1)) continue;
       const int64_t i = rows[r];
@@ -114,12 +127,13 @@ class ScreenedRows {
       out.group.errors[r] = group.largest_error[r];
       out.group.finite |= static_cast<uint32_t>(!group.has_deleted[r]) << r;
       if constexpr (cuts_by_threshold<Mapping>) {
-        distances[r] = static_cast<float>(Mapping::cut_slack(theta));
+        pruned[r] = distances[r] = static_cast<float>(Mapping::cut_slack(theta));
+        if constexpr (prunes_candidates<Mapping>) pruned[r] = static_cast<float>(Mapping::prune_slack(theta));
       } else {
         distances[r] = static_cast<float>(1.01 * Mapping::reach(theta));
       }
     }
-    wanted = cuts_by_threshold<Mapping> ? group.find_by_threshold(wanted, distances, s_.maxima)
+    wanted = cuts_by_threshold<Mapping> ? group.find_by_threshold(wanted, distances, pruned, s_.maxima)
                                         : group.find_by_lane(wanted, distances, s_.maxima);
     out.group.maxima = s_.maxima;
     out.group.bounded = &group;

@@ -29,6 +29,7 @@ struct Fusedmax : HasLam, PenalisedNorm<Fusedmax> {
   // --- Lane tier ---
   static bool fits_vectors(double lam) { return lam <= 1e6; }  // sums in float do not overflow
   static double cut_slack(double lam) { return 4 * lam; }
+  static double prune_slack(double lam) { return 2 * lam; }
   static constexpr int64_t least_screened = least_screened_row;
 
   template <class T>

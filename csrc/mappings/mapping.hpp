@@ -16,7 +16,8 @@
 //   omega(row, theta, d, w)  Omega of the weights of d kept positions, and its derivative in theta
 //   is_constant(row)         whether J is zero
 //
-//   cut_slack(theta)         for a cut that follows from maxima_threshold: how far it may be below that; or else
+//   cut_slack(theta)         for a cut that follows from maxima_threshold: how far it may be below that
+//   prune_slack(theta)       the same for the upper level of a PruningCut; missing if the cut is none. Or else
 //   reach(theta)             no maximum by lane that is farther than this below the largest moves a cut
 //   least_screened           from how many keys on attention screens them in 8 bits (tuning.hpp)
 //   fits_vectors(theta)      whether the vector tiers are accurate with this strength

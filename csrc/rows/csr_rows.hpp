@@ -19,6 +19,7 @@ template <class T>
 class CsrRows {
  public:
   static constexpr bool unrolls_short_rows = false;  // attention spends its time elsewhere
+  static constexpr bool may_be_bounded = true;
 
   CsrRows(regmax_weights_block& block, int64_t rows, bool joins_neighbours)
       : block_(block), joins_neighbours_(joins_neighbours) {
@@ -60,11 +61,33 @@ class CsrRows {
     int64_t before = -1;
     for (int64_t i = 0, k = 0; k < count; ++i) {
       for (uint64_t rest = words[i]; rest; rest &= rest - 1, ++k) {
-        if (!(values[k] > 0)) continue;
         const int64_t place = 64 * i + __builtin_ctzll(rest);
-        if (joins_neighbours_) begin_weights(place, before, flags >> k & 1);
-        push(column(r, place), values[k]);
-        before = place;
+        if (!joins_neighbours_) {
+          push_positive(column(r, place), values[k]);
+        } else if (values[k] > 0) {
+          begin_weights(place, before, flags >> k & 1);
+          push(column(r, place), values[k]);
+          before = place;
+        }
+      }
+    }
+    if (joins_neighbours_) begin_weights(group.length[r], before, false);
+    end_row(r);
+  }
+
+  template <class Joined>
+  void write_listed(int r, const T* values, const int32_t* places, int count, const Joined& joined) {
+    if (!reserve(count)) return;
+    begin_row(r);
+    const uint64_t flags = joins_neighbours_ ? joined() : 0;
+    int64_t before = -1;
+    for (int k = 0; k < count; ++k) {
+      if (!joins_neighbours_) {
+        push_positive(column(r, places[k]), values[k]);
+      } else if (values[k] > 0) {
+        begin_weights(places[k], before, flags >> k & 1);
+        push(column(r, places[k]), values[k]);
+        before = places[k];
       }
     }
     if (joins_neighbours_) begin_weights(group.length[r], before, false);
@@ -160,6 +183,13 @@ class CsrRows {
     block_.columns[block_.size] = column;
     values()[block_.size] = value;
     ++block_.size;
+  }
+
+  // Without a branch on the weight, which would often be mispredicted.
+  void push_positive(int32_t column, T value) {
+    block_.columns[block_.size] = column;
+    values()[block_.size] = value;
+    block_.size += value > 0;
   }
 
   // Marks the next weight, at `place`, and the last one, at `before` (-1: none). With `place` the row's length,

@@ -29,6 +29,7 @@ template <class T>
 class DenseRows {
  public:
   static constexpr bool unrolls_short_rows = true;
+  static constexpr bool may_be_bounded = false;
 
   DenseRows(const Rows<T>& call, int64_t begin, Workspace& w)
       : call_(call),

@@ -6,6 +6,7 @@
 //   write_candidates(r, values, words, count, joined)   lane tier: few weights, at the bits of `words`;
 //   joined()
 //                                                       gives a bit per candidate
+//   write_listed(r, values, places, count, joined)      the same at `places`; only if rows are bounded
 //   begin_whole(r), put(...), end_whole(...)            whole-row tier: a vector of weights at a time
 //   write_segments(r, segments)                         whole-row tier: constant stretches
 //   scalar_row(r), write_chosen(...), fill(...)         scalar tier: its input, and what it writes
@@ -132,16 +133,17 @@ REGMAX_INLINE Vec<T> relative_maxima(const RowGroup<T>& rows, const T* maxima, V
   return top;
 }
 
-// The candidates of row r of a group (find_candidates); more than `most` if they are too many to be found.
+// The candidates of row r of a group (find_candidates); more than `most` if they are too many to be found. If the rows
+// are bounded, `places` gets their places, unless it is nullptr.
 template <class T, class Cut>
 REGMAX_INLINE int64_t find_row_candidates(const RowGroup<T>& rows, int r, T top, const Cut& cut, int64_t most,
-                                          T* candidates, uint64_t* words) {
+                                          T* candidates, uint64_t* words, int32_t* places = nullptr) {
   if (!rows.bounded) return find_candidates(rows.x[r], rows.length[r], top, cut, most, candidates, words);
   // A score at or below this level is at or below the cut, however the difference from the top is rounded.
   const T low = cut.low[0], size = (top < 0 ? -top : top) + (low < 0 ? -low : low);
   ListedScores<T> listed;
   if (!rows.bounded->find_above(r, top + low - 8 * rounding<T> * size, &listed)) return most + 1;
-  return listed_candidates(listed, rows.length[r], top, cut, most, candidates, words);
+  return listed_candidates(listed, rows.length[r], top, cut, most, candidates, places, words);
 }
 
 // One row as the scalar tier reads it.

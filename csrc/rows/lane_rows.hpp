@@ -37,8 +37,14 @@ class LaneRows {
     const int64_t words = words_of(rows.d);
     for (int r = 0; r < lanes<T>; ++r) {
       if (!((wanted & ~left) >> r & 1)) continue;
-      out.write_candidates(r, values(r), words_ + r * words, p_.counts[r],
-                           [&] { return mapping_.joined(r, values(r)); });
+      const auto joined = [&] { return mapping_.joined(r, values(r)); };
+      if constexpr (Out::may_be_bounded) {
+        if (rows.bounded) {
+          out.write_listed(r, values(r), places(r), p_.counts[r], joined);
+          continue;
+        }
+      }
+      out.write_candidates(r, values(r), words_ + r * words, p_.counts[r], joined);
     }
     return left & wanted;
   }
@@ -51,6 +57,7 @@ class LaneRows {
   static constexpr int64_t stride = most_candidates + 64 + lanes<T>;
 
   T* values(int r) { return values_ + lanes<T> + r * stride; }
+  int32_t* places(int r) { return places_ + r * stride; }
 
   void find_cuts(const RowGroup<T>& rows, uint32_t wanted) {
     T lengths[lanes<T>];
@@ -103,7 +110,8 @@ class LaneRows {
       int count = 0;
       if (length) {
         const auto cut = mapping_.row_cut(r, cut_[r], gamma, (deleted_ >> r & 1) != 0);
-        count = static_cast<int>(find_row_candidates(rows, r, top_[r], cut, most_candidates, values(r), words));
+        count =
+            static_cast<int>(find_row_candidates(rows, r, top_[r], cut, most_candidates, values(r), words, places(r)));
       }
       for (int64_t i = words_of(length); i < row_words; ++i) words[i] = 0;
       if (count > most_candidates ||
@@ -139,6 +147,7 @@ class LaneRows {
   Vec<T> y_[most_candidates];
   T top_[lanes<T>], cut_[lanes<T>];
   T values_[lanes<T> * (stride + 1)] = {};
+  int32_t places_[lanes<T> * stride];  // of the candidates, if the rows are bounded
 };
 
 }  // namespace regmax::REGMAX_ISA

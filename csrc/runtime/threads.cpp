@@ -147,6 +147,17 @@ void run_jobs(int64_t jobs, int32_t threads, void (*job)(void*, int64_t), void* 
   if (!workers || !workers->try_run(work, static_cast<int32_t>(useful - 1))) work.take_part();
 }
 
+void run_once(std::atomic<int32_t>& state, void (*work)(void*), void* context) {
+  constexpr int32_t begun = 1, done = 2;
+  if (state.load(std::memory_order_acquire) == done) return;
+  int32_t expected = 0;
+  if (state.compare_exchange_strong(expected, begun)) {
+    work(context);
+    state.store(done, std::memory_order_release);
+  }
+  while (state.load(std::memory_order_acquire) != done) std::this_thread::yield();
+}
+
 void borrow_threads(ForkJoin from) {
   watch_forks();
   lender.store(from, std::memory_order_relaxed);

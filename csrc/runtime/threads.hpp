@@ -1,6 +1,7 @@
 // Worker threads and their scratch memory. Built once, for the baseline instruction set.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -9,6 +10,9 @@ namespace regmax {
 // Calls job(context, i) for every i in [0, jobs), on at most `threads` threads, the caller among them.
 // A job must not depend on which thread runs it, and must not throw.
 void run_jobs(int64_t jobs, int32_t threads, void (*job)(void* context, int64_t i), void* context);
+
+// Calls work(context) unless a call with this state, which is 0 at first, has done so; returns when it is done.
+void run_once(std::atomic<int32_t>& state, void (*work)(void*), void* context);
 
 // Runs work(context) on `threads` threads, the caller among them, and returns when all are done: the
 // signature of GOMP_parallel in GNU's and LLVM's OpenMP. `flags` is 0.

@@ -171,13 +171,28 @@ struct ListedScores {
   int64_t count;
 };
 
-// The same as find_candidates if the list has all scores of the row that are not at or below the cut.
+// The same as find_candidates if the list has all scores of the row that are not at or below the cut; also writes the
+// candidates' places, unless `places` is nullptr.
 template <class T, class Cut>
 inline int64_t listed_candidates(const ListedScores<T>& listed, int64_t d, T top, const Cut& cut, int64_t most,
-                                 T* candidates, uint64_t* words) {
+                                 T* candidates, int32_t* places, uint64_t* words) {
   const T low = cut.low[0];
-  std::memset(words, 0, static_cast<std::size_t>((d + 63) / 64) * sizeof(uint64_t));
   int64_t count = 0;
+  // Without a branch on each score, which would often be mispredicted.
+  const auto put = [&](int64_t k, uint64_t chosen) {
+    candidates[count] = listed.scores[k] - top;
+    if (places) places[count] = listed.places[k];
+    count += static_cast<int64_t>(chosen);
+  };
+  std::memset(words, 0, static_cast<std::size_t>((d + 63) / 64) * sizeof(uint64_t));
+  if (!Cut::prunes) {
+    for (int64_t k = 0; k < listed.count && count <= most; ++k) {
+      const uint64_t chosen = !(listed.scores[k] - top <= low);
+      words[listed.places[k] / 64] |= chosen << (listed.places[k] % 64);
+      put(k, chosen);
+    }
+    return count;
+  }
   for (int64_t k = 0; k < listed.count && count <= most;) {
     const int64_t first = k, word = listed.places[k] / 64;
     uint64_t found = 0, strong = 0;
@@ -189,10 +204,7 @@ inline int64_t listed_candidates(const ListedScores<T>& listed, int64_t d, T top
     }
     const int64_t left = d - 64 * word;
     words[word] = found = chosen_bits<T, Cut>(found, strong, static_cast<int>(left < 64 ? left : 64));
-    for (int64_t i = first; i < k; ++i) {
-      candidates[count] = listed.scores[i] - top;
-      count += static_cast<int64_t>(found >> (listed.places[i] % 64) & 1);
-    }
+    for (int64_t i = first; i < k; ++i) put(i, found >> (listed.places[i] % 64) & 1);
   }
   return count;
 }

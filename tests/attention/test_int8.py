@@ -261,6 +261,60 @@ def test_maxima_at_the_threshold_have_the_same_bits(size: float) -> None:
         both(forward(3 * q, k, v, mapping=mapping, scale=1.0, bias=bias))
 
 
+@pytest.mark.parametrize("lam", [0.02, 0.1, 0.3])
+@pytest.mark.parametrize("n", [1023, 1024, 1090])
+def test_runs_of_weak_scores_have_the_same_bits(n: int, lam: float) -> None:
+    # fusedmax prunes runs of scores just below the others, unless higher ones or ends enclose them: runs of all
+    # lengths, at the ends of rows, words of 64 scores and panels of 48, over low scores.
+    random = np.random.default_rng(n)
+    scores = -3 + 0.1 * random.normal(size=(48, n))
+    for row in scores:
+        for edge in random.choice([0, 48, 64, 96, 128, 192, 500, 700, n], 2, replace=False):
+            start, length = max(0, edge - random.integers(0, 5)), random.integers(1, 7)
+            row[start : start + length] = 1 - random.uniform(2, 4) * lam + 0.02 * random.normal()
+            if random.random() < 0.7:
+                row[max(0, start - 1)] = 1 + 0.1 * lam * random.normal()
+            if random.random() < 0.7:
+                row[min(n - 1, start + length)] = 1 + 0.1 * lam * random.normal()
+    k = 0.001 * torch.tensor(random.normal(size=(48, n, 16)), dtype=torch.float32)
+    k[..., 0] = torch.tensor(scores)
+    q = torch.zeros(48, 16, 16)
+    q[..., 0] = torch.linspace(0.8, 1.2, 16)
+    v = torch.tensor(random.normal(size=(48, n, 16)), dtype=torch.float32)
+    counts = both(forward(q, k, v, mapping=f"fusedmax,lam={lam}", scale=1.0))
+    assert counts.fallbacks < counts.rows
+
+
+def test_weak_scores_without_a_neighbour_are_not_scored_again() -> None:
+    q, k, v = close_to_keys(512, 2048, 64, size=1.0)
+    counts = both(forward(q, k, v, mapping="fusedmax"))
+    native.screen_counts(reset=True)
+    unpruned = both(forward(q, k, v, mapping="fusedmax", bias=_one_deleted(2048)))
+    assert counts.rescored < 0.75 * unpruned.rescored
+
+
+def _one_deleted(n: int) -> Tensor:
+    """A bias after which fusedmax prunes nothing."""
+    bias = torch.zeros(1, 1, n)
+    bias[..., n // 2] = -torch.inf
+    return bias
+
+
+def test_rows_that_fall_back_do_not_depend_on_threads() -> None:
+    # Keys are packed by the first thread that needs them.
+    q, k, v = close_to_keys(512, 1024, 64, size=0.7)
+    attend = forward(q, k, v, mapping="fusedmax")
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        expected = attend()
+        torch.set_num_threads(4)
+        for _ in range(5):
+            assert all(torch.equal(ours, theirs) for ours, theirs in zip(attend(), expected, strict=True))
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_few_candidates_are_left() -> None:
     q, k, v = close_to_keys(512, 2048, 64)
     attend = forward(q, k, v, mapping="sparsemax")
