@@ -34,11 +34,11 @@ struct ScreenScratch {
     errors = cutter.take<float>(rows * (panels + lanes<float>));
     tops = cutter.take<float>(rows * panels * lanes<float>);
     lows = cutter.take<float>(rows * lanes<float>);
-    // Whole panels of hits are written.
-    scores = cutter.take<float>(rows * most_rescored + 2 * screen_panel);
+    // A row may be collected twice, and whole panels of hits are written.
+    scores = cutter.take<float>(2 * rows * most_rescored + 2 * screen_panel);
     more_scores = cutter.take<float>(most_rescored + 2 * screen_panel);
-    places = cutter.take<int32_t>(rows * most_rescored + 2 * screen_panel);
-    owners = cutter.take<int32_t>(rows * most_rescored + 2 * screen_panel);
+    places = cutter.take<int32_t>(2 * rows * most_rescored + 2 * screen_panel);
+    owners = cutter.take<int32_t>(2 * rows * most_rescored + 2 * screen_panel);
     more_places = cutter.take<int32_t>(most_rescored + 2 * screen_panel);
   }
 };

@@ -308,8 +308,8 @@ class Backward {
     for (int64_t i = 0; i < tiled * call_.e_v; ++i) s.out_grad[i] = i < block.rows * call_.e_v ? out_grad[i] : 0;
     const T* panel = panels_.get() + block.head / call_.groups * panel_numbers();
     for (int64_t p = 0; p < panels_of<T>(depth(block)); ++p, panel += panel_width<T> * call_.e_v) {
-      multiply_panel<T>(s.out_grad, tiled, call_.e_v, panel, s.forward.scores + p * panel_width<T>,
-                        scores_stride<T>(call_), nullptr);
+      multiply_panel<T>(s.out_grad, tiled, call_.e_v, panel, depth(block) - p * panel_width<T>,
+                        s.forward.scores + p * panel_width<T>, scores_stride<T>(call_), nullptr);
     }
   }
 

@@ -119,12 +119,15 @@ inline const T* typed(const void* p) {
   return static_cast<const T*>(p);
 }
 
-// Memory for the duration of a call.
+// Memory for the duration of a call, aligned to a cache line: a vector that crosses lines is read twice.
 template <class T>
 class Memory {
  public:
-  explicit Memory(int64_t count) : at_(static_cast<T*>(std::malloc(sizeof(T) * static_cast<std::size_t>(count + 1)))) {}
-  ~Memory() { std::free(at_); }
+  explicit Memory(int64_t count) : all_(std::malloc(sizeof(T) * static_cast<std::size_t>(count + 1) + line)) {
+    const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(all_);
+    if (all_) at_ = reinterpret_cast<T*>((address + line - 1) / line * line);
+  }
+  ~Memory() { std::free(all_); }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
@@ -132,7 +135,10 @@ class Memory {
   explicit operator bool() const { return at_ != nullptr; }
 
  private:
-  T* at_;
+  static constexpr std::size_t line = 64;
+
+  void* all_;
+  T* at_ = nullptr;
 };
 
 }  // namespace regmax::REGMAX_ISA

@@ -157,8 +157,8 @@ class ForwardBlock {
     // Maxima come with the products, for the panels that all rows cover and if no bias or mask follows.
     const int64_t whole = by_panel ? shortest / panel_width<T> : 0;
     for (int64_t p = first / panel_width<T>; p < panels_of<T>(longest); ++p) {
-      multiply_panel(s_.queries, tiled, call_.e, keys_.panel(kv_head_, p), s_.scores + p * panel_width<T>, stride_,
-                     p < whole ? s_.maxima : nullptr);
+      multiply_panel(s_.queries, tiled, call_.e, keys_.panel(kv_head_, p), longest - p * panel_width<T>,
+                     s_.scores + p * panel_width<T>, stride_, p < whole ? s_.maxima : nullptr);
     }
     done_ = whole * panel_width<T>;
   }

@@ -128,12 +128,12 @@ inline T pack_panels(const T* x, int64_t stride, const int32_t* index, int64_t n
   return max_lanes<T>(largest);
 }
 
-// One panel of products: c[r][j] = <a_r, row j of the panel>, for `rows` rows, a multiple of score_rows.
-// Updates the maxima by lane of every row, unless maxima is nullptr.
-template <class T>
-inline void multiply_panel(const T* a, int64_t rows, int64_t width, const T* panel, T* c, int64_t c_row, T* maxima) {
+// The first `vectors` vectors of a panel of products: c[r][j] = <a_r, row j of the panel>, for `rows` rows, a multiple
+// of score_rows. Updates the maxima by lane of every row, unless maxima is nullptr.
+template <class T, int vectors>
+inline void multiply_vectors(const T* a, int64_t rows, int64_t width, const T* panel, T* c, int64_t c_row, T* maxima) {
   for (int64_t r = 0; r < rows; r += score_rows) {
-    Tile<T, score_rows, score_vectors> tile;
+    Tile<T, score_rows, vectors> tile;
     tile.clear();
     tile.add_product({a + r * width, width, 1}, panel, panel_width<T>, width);
     tile.store_to(c + r * c_row, c_row);
@@ -141,10 +141,21 @@ inline void multiply_panel(const T* a, int64_t rows, int64_t width, const T* pan
     for (int i = 0; i < score_rows; ++i) {
       T* const row_maxima = maxima + (r + i) * lanes<T>;
       Vec<T> top = load(row_maxima);
-      for (int w = 0; w < score_vectors; ++w) top = larger(tile.c[i][w], top);
+      for (int w = 0; w < vectors; ++w) top = larger(tile.c[i][w], top);
       store<T>(row_maxima, top);
     }
   }
+}
+
+// One panel of products, of which the first `columns` are wanted.
+template <class T>
+inline void multiply_panel(const T* a, int64_t rows, int64_t width, const T* panel, int64_t columns, T* c,
+                           int64_t c_row, T* maxima) {
+  static_assert(score_vectors == 3);
+  const auto multiply = columns <= lanes<T>       ? multiply_vectors<T, 1>
+                        : columns <= 2 * lanes<T> ? multiply_vectors<T, 2>
+                                                  : multiply_vectors<T, 3>;
+  multiply(a, rows, width, panel, c, c_row, maxima);
 }
 
 // sums[i] = the products of a and row_at(i), lane by lane. Rows in memory are read one after the other, and prefetched

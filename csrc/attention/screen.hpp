@@ -55,9 +55,9 @@ class ScreenedGroup final : public ApproximateScores, public BoundedScores<float
 
   // The maxima by lane of the rows of `wanted`, for a cut that is at most slack[r] below their threshold: exact if they
   // are above the threshold, or near it. Also scores all keys that may be above the cut, unless a PruningCut leaves
-  // them out whose upper level is at most pruned[r] below the threshold. Returns the rows for which this succeeded: not
-  // those with too many keys, or with a maximum so near to the threshold that other maxima, which are below it, would
-  // move the threshold by rounding.
+  // them out whose upper level is at most pruned[r] below the threshold. If a maximum is so
+  // near to the threshold that others, which are below it, would move the threshold by rounding, all maxima of the row
+  // are exact. Returns the rows for which this succeeded: not those with too many keys.
   uint32_t find_by_threshold(uint32_t wanted, const float* slack, const float* pruned, float* maxima) {
     Vec<float> columns[lanes<float>];
     const Thresholds low = thresholds(s_.lows, wanted, columns);
@@ -79,7 +79,11 @@ class ScreenedGroup final : public ApproximateScores, public BoundedScores<float
     const Thresholds exact = thresholds(maxima, wanted, columns);
     Vec<float> nearest = splat(1.0f);
     for (const Vec<float>& maximum : columns) nearest = smaller(absolute<float>(maximum - exact.tau), nearest);
-    return wanted & bits(greater(nearest, splat(least_gap)));
+    const uint32_t sure = wanted & bits(greater(nearest, splat(least_gap)));
+    if (sure == wanted) return sure;
+    float reach[lanes<float>];
+    store<float>(reach, splat(std::numeric_limits<float>::infinity()));
+    return sure | find_by_lane(wanted & ~sure, reach, maxima);
   }
 
   // The same for other cuts. Maxima that are farther than reach[r] below the largest need not be exact.
@@ -194,8 +198,9 @@ class ScreenedGroup final : public ApproximateScores, public BoundedScores<float
 
   // Scores the collected keys, and finds the maxima by lane of the rows of `wanted`.
   void score_collected(uint32_t wanted, float* maxima) {
-    rescored += collected_;
+    rescored += collected_ - scored_;
     if (!few_) score_pairs();
+    scored_ = collected_;
     for (; wanted; wanted &= wanted - 1) {
       const int r = __builtin_ctz(wanted);
       if (few_) rescore(r, places(r), counts_[r], scores(r));
@@ -209,18 +214,18 @@ class ScreenedGroup final : public ApproximateScores, public BoundedScores<float
     }
   }
 
-  // The scores of all collected keys, with the float path's bits.
+  // The scores of the keys that were collected since the last time, with the float path's bits.
   void score_pairs() {
     for (int64_t k = collected_; k > 0 && k % lanes<float> != 0; ++k) {
       s_.places[k] = s_.places[k - 1];
       s_.owners[k] = s_.owners[k - 1];
     }
-    for (int64_t first = 0; first < collected_; first += lanes<float>) {
+    for (int64_t first = scored_ / lanes<float> * lanes<float>; first < collected_; first += lanes<float>) {
       const float* keys[lanes<float>];
       for (int i = 0; i < lanes<float>; ++i) keys[i] = key_at(key(s_.owners[first + i], s_.places[first + i]));
       store<float>(s_.scores + first, multiply_pairs(s_.columns, s_.owners + first, keys, call_.e));
     }
-    for (int64_t k = 0; call_.bias && k < collected_; ++k)
+    for (int64_t k = scored_ / lanes<float> * lanes<float>; call_.bias && k < collected_; ++k)
       s_.scores[k] = with_bias(s_.owners[k], key(s_.owners[k], s_.places[k]), s_.scores[k]);
   }
 
@@ -255,7 +260,7 @@ class ScreenedGroup final : public ApproximateScores, public BoundedScores<float
   const float* const k_;
   const int64_t stride_;
   const float* const rows_queries_;  // as the float path has them, one after the other
-  int64_t collected_ = 0, starts_[lanes<float>] = {}, counts_[lanes<float>] = {};
+  int64_t collected_ = 0, scored_ = 0, starts_[lanes<float>] = {}, counts_[lanes<float>] = {};
   // Of every row: scores below the floor are in no maximum that matters; scores at or above the level are collected.
   float floors_[lanes<float>] = {}, levels_[lanes<float>] = {};
   BoundedRow rows_[lanes<float>] = {};

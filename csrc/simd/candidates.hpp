@@ -171,40 +171,43 @@ struct ListedScores {
   int64_t count;
 };
 
-// The same as find_candidates if the list has all scores of the row that are not at or below the cut; also writes the
-// candidates' places, unless `places` is nullptr.
+// Marks the scores of a list that a cut keeps: as chosen_bits, but without a branch on each word or score, which would
+// often be mispredicted. A score that is not strong is kept if its run begins and ends beside strong ones or at the end
+// of a word or of the row.
+template <class T>
+inline void mark_listed(const ListedScores<T>& listed, int64_t d, T top, const PruningCut<T>& cut, uint8_t* kept) {
+  const T low = cut.low[0], high = cut.high[0];
+  const auto is_strong = [&](int64_t k) { return !(listed.scores[k] - top <= high); };
+  bool begun = false, ended = false;
+  for (int64_t k = 0, last = -2; k < listed.count; last = listed.places[k++]) {
+    const int64_t place = listed.places[k];
+    const bool follows = (place % 64 == 0) | (begun & (place == last + 1));
+    kept[k] = begun = is_strong(k) | (!(listed.scores[k] - top <= low) & follows);
+  }
+  for (int64_t k = listed.count - 1, last = -2; k >= 0; last = listed.places[k--]) {
+    const int64_t place = listed.places[k];
+    const bool precedes = (place % 64 == 63) | (place == d - 1) | (ended & (place == last - 1));
+    kept[k] = ended = is_strong(k) | ((kept[k] != 0) & precedes);
+  }
+}
+
+// The same as find_candidates if the list, of at most most_rescored, has all scores of the row that are not at or below
+// the cut; also writes the candidates' places, unless `places` is nullptr.
 template <class T, class Cut>
 inline int64_t listed_candidates(const ListedScores<T>& listed, int64_t d, T top, const Cut& cut, int64_t most,
                                  T* candidates, int32_t* places, uint64_t* words) {
+  uint8_t kept[most_rescored];
+  if constexpr (Cut::prunes) mark_listed(listed, d, top, cut, kept);
+  std::memset(words, 0, static_cast<std::size_t>((d + 63) / 64) * sizeof(uint64_t));
   const T low = cut.low[0];
   int64_t count = 0;
-  // Without a branch on each score, which would often be mispredicted.
-  const auto put = [&](int64_t k, uint64_t chosen) {
-    candidates[count] = listed.scores[k] - top;
+  for (int64_t k = 0; k < listed.count && count <= most; ++k) {
+    const T relative = listed.scores[k] - top;
+    const uint64_t is_kept = Cut::prunes ? kept[k] : !(relative <= low);
+    words[listed.places[k] / 64] |= is_kept << (listed.places[k] % 64);
+    candidates[count] = relative;
     if (places) places[count] = listed.places[k];
-    count += static_cast<int64_t>(chosen);
-  };
-  std::memset(words, 0, static_cast<std::size_t>((d + 63) / 64) * sizeof(uint64_t));
-  if (!Cut::prunes) {
-    for (int64_t k = 0; k < listed.count && count <= most; ++k) {
-      const uint64_t chosen = !(listed.scores[k] - top <= low);
-      words[listed.places[k] / 64] |= chosen << (listed.places[k] % 64);
-      put(k, chosen);
-    }
-    return count;
-  }
-  for (int64_t k = 0; k < listed.count && count <= most;) {
-    const int64_t first = k, word = listed.places[k] / 64;
-    uint64_t found = 0, strong = 0;
-    for (; k < listed.count && listed.places[k] / 64 == word; ++k) {
-      const T relative = listed.scores[k] - top;
-      const uint64_t bit = uint64_t{1} << (listed.places[k] % 64);
-      found |= relative <= low ? 0 : bit;
-      strong |= cut.strong(splat(relative)) ? bit : 0;
-    }
-    const int64_t left = d - 64 * word;
-    words[word] = found = chosen_bits<T, Cut>(found, strong, static_cast<int>(left < 64 ? left : 64));
-    for (int64_t i = first; i < k; ++i) put(i, found >> (listed.places[i] % 64) & 1);
+    count += static_cast<int64_t>(is_kept);
   }
   return count;
 }
