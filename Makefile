@@ -142,12 +142,13 @@ coverage: $(INSTALLED) ## which lines of Python and of the core the tests reach;
 # The sanitizers' runtimes must be loaded before Python. Leaks are not checked: Python itself does not free everything.
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 RUNTIMES = $(foreach lib,libasan.so libubsan.so libstdc++.so,$(shell $(CXX) -print-file-name=$(lib)))
-sanitize: $(INSTALLED) ## run adversarial rows through a core built with ASan and UBSan
+SANITIZED = LD_PRELOAD="$(RUNTIMES)" ASAN_OPTIONS=detect_leaks=0 REGMAX_LIBRARY=$(CURDIR)/build/sanitize/_core.so python
+sanitize: $(INSTALLED) ## run adversarial rows, and attention, through a core built with ASan and UBSan
 	cmake -G Ninja -S . -B build/sanitize -DCMAKE_CXX_COMPILER=$(CXX) -DREGMAX_OPTIMIZE=-O1 -DCMAKE_CXX_FLAGS="$(SANITIZE)" \
 	  --log-level=WARNING
 	env -u MAKEFLAGS cmake --build build/sanitize
-	LD_PRELOAD="$(RUNTIMES)" ASAN_OPTIONS=detect_leaks=0 \
-	  REGMAX_LIBRARY=$(CURDIR)/build/sanitize/_core.so python tests/support/adversarial.py --rows 200000
+	$(SANITIZED) tests/support/adversarial.py --rows 200000
+	$(SANITIZED) -m pytest -q -s -p no:cacheprovider $(patsubst %,tests/attention/test_%.py,int8 key_screen equality)
 
 ARM := aarch64-linux-gnu-g++
 arm: $(INSTALLED) ## run adversarial rows through the core as compiled for ARM, in an emulator (g++-aarch64-linux-gnu, qemu-user)

@@ -29,6 +29,14 @@ constexpr float least_scale = 1e-10f, largest_scale = 1e10f;
 // The share by which sums of e rounded terms are rounded up.
 inline float slack_of(int64_t e) { return static_cast<float>(e + 16) * 1.2e-7f; }
 
+// The sum of the lanes modulo 2^32: the integers of NaN and infinities, which are not used, overflow.
+inline int32_t sum_modulo(__m512i integers) {
+  uint32_t parts[lanes<float>], total = 0;
+  _mm512_storeu_si512(parts, integers);
+  for (const uint32_t part : parts) total += part;
+  return static_cast<int32_t>(total);
+}
+
 // Writes n for the `e` numbers of x, a multiple of 16; false if x has NaN or infinities, or a size out of range. A zero
 // row has scale 0.
 inline bool quantise(const float* x, int64_t e, int8_t* n, RowBounds* bounds) {
@@ -52,7 +60,7 @@ inline bool quantise(const float* x, int64_t e, int8_t* n, RowBounds* bounds) {
   bounds->scale = scale;
   bounds->error = std::sqrt(_mm512_reduce_add_ps(rests)) * slack + scale * 1e-6f;
   bounds->norm = scale * std::sqrt(_mm512_reduce_add_ps(squares)) * slack + bounds->error;
-  bounds->sum = _mm512_reduce_add_epi32(sums);
+  bounds->sum = sum_modulo(sums);
   // NaN fails every comparison.
   return (scale >= least_scale && scale <= largest_scale && bounds->error <= scale * static_cast<float>(e)) ||
          (largest == 0 && bounds->error == 0);
