@@ -191,16 +191,13 @@ def test_rows_of_float32_are_those_of_float64(tier: str | None, seed: int) -> No
         assert not found.any(), fault
 
 
+@pytest.mark.skipif(not native.available(), reason="the core was not built")
 def test_the_sweep_over_digits_counts_faults(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert digits_sweep.main(["--rows", "30000", "--longest", "60"]) == 0
     assert "seed 0: 0 faults" in capsys.readouterr().out
     argmax = native.argmax
-    monkeypatch.setattr(
-        native, "argmax", lambda kernel, x, *rest: argmax(kernel, x, *rest) * x.dtype.type(1.000001)
-    )
-    assert digits_sweep.main(["--rows", "4000", "--longest", "60"]) == 0  # both types alike
     monkeypatch.setattr(
         native, "argmax", lambda kernel, x, *rest: argmax(kernel, x, *rest) * (1 + 1e-6 * (x.itemsize == 4))
     )
