@@ -63,6 +63,7 @@ test-long: $(FRAMEWORKS) ## the long sweeps: adversarial rows, rows judged exact
 	python tests/support/adversarial.py --rows $(ROWS) --seed $(SEED)
 	python tests/support/exact_sweep.py --rows 40000 --longest 3000 --seed $(SEED)
 	python tests/support/digits_sweep.py --rows 20000000 --seed $(SEED)
+	python tests/support/screen_sweep.py --rows 1000000 --seed $(SEED)
 	python tests/support/conformance_table.py
 	pytest -q -n 2 --hypothesis-profile=long --long tests/laws tests/conformance
 	pytest -q -n 2 --long -m 'long or pairs' --ignore=tests/frameworks/triton

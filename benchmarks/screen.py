@@ -98,7 +98,7 @@ def measure(lengths: Sequence[int], mappings: Sequence[str], text: Path | None) 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Candidates against support."""
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     figure, axes = pyplot.subplots(figsize=(5, 4), layout="constrained")
     markers = {"synthetic": "o", "encoder": "^"}
@@ -119,8 +119,12 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
                 x, y = [row["support"] for row in own], [row["candidates"] for row in own]
                 axes.plot(x, y, marker, color=colour, mfc="none", label=f"{name}, {kind}")
     most = 1.2 * max(row["candidates"] for row in rows)
-    axes.plot([1, most], [1, most], color="grey", lw=0.8)
+    axes.plot([1, most], [1, most], color="grey", lw=0.8, label="as many as weights")
     axes.set(xscale="log", yscale="log", xlabel="nonzero weights per query", ylabel="candidates per query")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
+        axis.set_minor_locator(ticker.NullLocator())
     axes.legend(fontsize=8, frameon=False)
     figure.savefig(path, dpi=150)
 

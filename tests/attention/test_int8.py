@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 import torch
+from screened import HARD, Attend, close_to_keys, compare, flat, forward, least_keys, training
 from torch import Tensor
 
 import regmax
 from regmax.kernels import native
-from regmax.sparse_attention import SparseWeights
 
 MAPPINGS = [
     "sparsemax",
@@ -33,56 +33,11 @@ def _screen() -> Iterator[None]:
     native.use_int8_screen(True)
 
 
-def least_keys(mapping: str) -> int:
-    """From how many keys on the core screens a mapping, and at least 1,024 (csrc/runtime/tuning.hpp)."""
-    return {"sqpnormmax": 2048, "oscarmax": 2048, "entmax": 4096}.get(mapping.split(",")[0], 1024)
-
-
-def close_to_keys(
-    queries: int, keys: int, e: int, *, heads: int = 2, shared: int = 1, size: float = 2.0, seed: int = 0
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries that are each near two keys: a few scores stand out, as in trained attention."""
-    random = torch.Generator().manual_seed(seed)
-    k = torch.randn(heads // shared, keys, e, generator=random)
-    chosen = torch.randint(keys, (heads, queries, 2), generator=random)
-    all_keys = k.repeat_interleave(shared, 0)
-    near = torch.stack([all_keys[h][chosen[h]].sum(1) for h in range(heads)])
-    q = size * (torch.randn(heads, queries, e, generator=random) + near / 2)
-    return q, k, torch.randn(heads // shared, keys, e, generator=random)
-
-
-def both(attend: Callable[[], tuple[Tensor, ...]]) -> native.ScreenCounts:
+def both(attend: Attend) -> native.ScreenCounts:
     """Check that a call gives the same bits with and without the screen; what the screen did."""
-    native.screen_counts(reset=True)
-    screened = attend()
-    counts = native.screen_counts(reset=True)
-    native.use_int8_screen(False)
-    plain = attend()
-    native.use_int8_screen(True)
-    for ours, theirs in zip(screened, plain, strict=True):
-        assert ours.dtype == theirs.dtype
-        assert torch.equal(ours.view(torch.uint8), theirs.view(torch.uint8))
+    counts, same = compare(attend)
+    assert same
     return counts
-
-
-def forward(q: Tensor, k: Tensor, v: Tensor, **options: object) -> Callable[[], tuple[Tensor, ...]]:
-    def attend() -> tuple[Tensor, ...]:
-        out, weights = regmax.attention(q, k, v, return_weights="sparse", **options)  # type: ignore[call-overload]
-        assert isinstance(weights, SparseWeights)
-        return out, weights.starts, weights.columns, weights.values
-
-    return attend
-
-
-def training(q: Tensor, k: Tensor, v: Tensor, **options: object) -> Callable[[], tuple[Tensor, ...]]:
-    leaves = [x.detach().requires_grad_() for x in (q, k, v)]
-
-    def attend() -> tuple[Tensor, ...]:
-        out = regmax.attention(*leaves, **options)  # type: ignore[call-overload]
-        direction = torch.randn(out.shape, generator=torch.Generator().manual_seed(3))
-        return (out.detach(), *torch.autograd.grad(out, leaves, direction))
-
-    return attend
 
 
 @pytest.mark.parametrize("mapping", MAPPINGS)
@@ -146,75 +101,8 @@ def test_shared_keys_have_the_same_bits() -> None:
     assert counts.rows > 0
 
 
-def _flat(random: torch.Generator, n: int = 1024) -> tuple[Tensor, Tensor]:
-    return 0.02 * torch.randn(1, 320, 64, generator=random), torch.randn(1, n, 64, generator=random)
-
-
-def _tied(random: torch.Generator, n: int = 1024) -> tuple[Tensor, Tensor]:
-    k = torch.randint(-1, 2, (1, n, 64), generator=random).float()
-    return torch.randint(-2, 3, (1, 320, 64), generator=random).float(), k[:, torch.arange(n) % 300]
-
-
-def _errors_of_one_sign(random: torch.Generator, n: int = 1024) -> tuple[Tensor, Tensor]:
-    # Every number is rounded down by half a step, except one that sets the scale.
-    numbers = torch.randint(1, 100, (1, n, 64), generator=random).float() + 0.4999
-    numbers[..., 0] = 127
-    q = torch.randint(1, 100, (1, 320, 64), generator=random).float() + 0.4999
-    q[..., 0] = 127
-    return q / 300, numbers / 127
-
-
-def _one_large_coordinate(random: torch.Generator, n: int = 1024) -> tuple[Tensor, Tensor]:
-    q, k = torch.randn(1, 320, 64, generator=random), torch.randn(1, n, 64, generator=random)
-    k[..., 7] += 300
-    return q, k
-
-
-def _near_the_threshold(random: torch.Generator, n: int = 1024) -> tuple[Tensor, Tensor]:
-    # Scores that differ by single units in the last place around the threshold.
-    k = torch.randn(1, 1, 64, generator=random).repeat(1, n, 1)
-    k = torch.nextafter(k, k + torch.randint(-3, 4, k.shape, generator=random))
-    return 5 * torch.randn(1, 320, 64, generator=random), k
-
-
-def _extreme_sizes(random: torch.Generator, n: int = 1024) -> tuple[Tensor, Tensor]:
-    q, k = torch.randn(1, 320, 64, generator=random), torch.randn(1, n, 64, generator=random)
-    q[0, ::7] = 0
-    k[0, ::5] = 0
-    k[0, 1] *= 1e-30
-    q[0, 3] *= 1e-25
-    q[0, 5] *= 1e18
-    k[0, 2] *= 1e9
-    return q, k
-
-
-def _not_finite(random: torch.Generator, n: int = 1024) -> tuple[Tensor, Tensor]:
-    q, k = torch.randn(1, 320, 64, generator=random), torch.randn(1, n, 64, generator=random)
-    q[0, 3, 5] = torch.nan
-    q[0, 40, 5] = torch.inf
-    return q, k
-
-
-def _keys_not_finite(random: torch.Generator, n: int = 1024) -> tuple[Tensor, Tensor]:
-    q, k = torch.randn(1, 320, 64, generator=random), torch.randn(1, n, 64, generator=random)
-    k[0, 9, 5] = torch.nan
-    return q, k
-
-
 @pytest.mark.parametrize("mapping", MAPPINGS)
-@pytest.mark.parametrize(
-    "scores",
-    [
-        _flat,
-        _tied,
-        _errors_of_one_sign,
-        _one_large_coordinate,
-        _near_the_threshold,
-        _extreme_sizes,
-        _not_finite,
-        _keys_not_finite,
-    ],
-)
+@pytest.mark.parametrize("scores", HARD)
 def test_hard_scores_have_the_same_bits(
     scores: Callable[[torch.Generator, int], tuple[Tensor, Tensor]], mapping: str
 ) -> None:
@@ -242,7 +130,7 @@ def test_a_row_does_not_depend_on_its_neighbours() -> None:
 
 def test_flat_rows_are_soon_left_to_the_float_path() -> None:
     random = torch.Generator().manual_seed(0)
-    q, k = _flat(random)
+    q, k = flat(random, 1024)
     counts = both(forward(q, k, torch.randn(1, 1024, 32, generator=random), mapping="sparsemax"))
     assert counts.rows <= 32
     assert counts.fallbacks == counts.rows
