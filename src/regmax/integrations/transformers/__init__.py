@@ -20,6 +20,7 @@ from regmax.integrations.transformers.report import HeadReport, SparsifyReport
 from regmax.integrations.transformers.sampling import SparseLogitsProcessor
 from regmax.integrations.transformers.saving import from_pretrained, save_pretrained
 from regmax.integrations.transformers.sparsify import sparsify_attention
+from regmax.integrations.transformers.tuning import Tuning
 
 __all__ = [
     "Distillation",
@@ -27,6 +28,7 @@ __all__ = [
     "ScreenedCache",
     "SparseLogitsProcessor",
     "SparsifyReport",
+    "Tuning",
     "check",
     "from_pretrained",
     "prepare",

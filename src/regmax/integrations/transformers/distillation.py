@@ -1,8 +1,11 @@
-"""A short training of a sparsified model to give the hidden states and outputs of the original."""
+"""A short training of a sparsified model to give the hidden states and outputs of the original.
+
+`follow` is the loop, which tuning of the strengths shares.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -15,14 +18,33 @@ _LARGEST_NORM = 1.0  # of the gradient
 
 
 @dataclass(frozen=True)
-class Distillation:
-    """How `sparsify_attention(..., distill=...)` trains the model against the original.
+class Plan:
+    """Batches on which a model is brought closer to the original, step by step."""
+
+    batches: Iterable[Batch]
+    steps: int = 200
+    learning_rate: float = 1e-4
+    output: Callable[[Any, Batch], Tensor] | None = None
+    with_states: ClassVar[bool] = True  # whether hidden states count beside `output`
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        if self.steps < 1:
+            raise ValueError(f"`{name}(..., steps=...)` must be at least 1. Got {self.steps}.")
+        if not self.learning_rate > 0:
+            raise ValueError(f"`{name}(..., learning_rate=...)` must be positive. Got {self.learning_rate}.")
+
+
+@dataclass(frozen=True)
+class Distillation(Plan):
+    """How `sparsify_attention(..., distill=...)` trains the weights of the model against the original.
 
     The loss is the relative squared error of the hidden states of every layer, plus that of the outputs: of `output`
     if it is given, else the divergence of the logits if the model has some.
 
     Args:
-        batches: keyword arguments of the model, iterated again if there are fewer than `steps`.
+        batches: keyword arguments of the model, iterated again if there are fewer than `steps`. They should be all
+            kinds of inputs that the model will see, e.g. queries as well as documents.
         steps: the number of batches.
         learning_rate: AdamW's, which grows in the first tenth of the steps and then falls to zero.
         output: from the model's outputs and the batch to the tensor that matters, e.g. a pooled embedding.
@@ -31,19 +53,6 @@ class Distillation:
         >>> Distillation([{"input_ids": torch.tensor([[1, 2]])}], steps=100).steps
         100
     """
-
-    batches: Iterable[Batch]
-    steps: int = 200
-    learning_rate: float = 1e-4
-    output: Callable[[Any, Batch], Tensor] | None = None
-
-    def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise ValueError(f"`Distillation(..., steps=...)` must be at least 1. Got {self.steps}.")
-        if not self.learning_rate > 0:
-            raise ValueError(
-                f"`Distillation(..., learning_rate=...)` must be positive. Got {self.learning_rate}."
-            )
 
 
 def train(
@@ -54,6 +63,28 @@ def train(
     if not parameters:
         raise ValueError("`sparsify_attention(..., distill=...)` needs parameters that require gradients.")
     optimizer = torch.optim.AdamW(parameters, lr=plan.learning_rate)
+
+    def descend(loss: Tensor) -> None:
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, _LARGEST_NORM)
+        optimizer.step()
+
+    losses = follow(student, teacher, plan, optimizer, descend, advance, "distill")
+    optimizer.zero_grad()
+    return losses
+
+
+def follow(
+    student: Any,
+    teacher: Any,
+    plan: Plan,
+    optimizer: torch.optim.Optimizer,
+    descend: Callable[[Tensor], None],
+    advance: Callable[[str], None],
+    argument: str,
+) -> tuple[float, ...]:
+    """Call `descend` with the loss of every batch, at the learning rate of its step; returns the losses."""
     losses: list[float] = []
     student.eval()
     with torch.enable_grad():
@@ -63,16 +94,12 @@ def train(
             loss = _loss(student, teacher, batch, plan)
             if not bool(loss.isfinite()):
                 raise FloatingPointError(
-                    f"`sparsify_attention(..., distill=...)`: the loss is not finite at step {step + 1}. "
+                    f"`sparsify_attention(..., {argument}=...)`: the loss is not finite at step {step + 1}. "
                     f"Got learning_rate={plan.learning_rate:g}: try a smaller one."
                 )
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(parameters, _LARGEST_NORM)
-            optimizer.step()
+            descend(loss)
             losses.append(float(loss.detach()))
             advance(f"loss {losses[-1]:.4f}")
-    optimizer.zero_grad()
     return tuple(losses)
 
 
@@ -110,13 +137,15 @@ def _rate(step: int, steps: int) -> float:
     return min(1.0, (step + 1) / max(1.0, _WARM_UP * steps)) * (1 - step / steps)
 
 
-def _loss(student: Any, teacher: Any, batch: Batch, plan: Distillation) -> Tensor:
+def _loss(student: Any, teacher: Any, batch: Batch, plan: Plan) -> Tensor:
+    states = plan.with_states or plan.output is None
     with torch.no_grad():
-        wanted = teacher(**batch, output_hidden_states=True)
-    found = student(**batch, output_hidden_states=True)
+        wanted = teacher(**batch, output_hidden_states=states)
+    found = student(**batch, output_hidden_states=states)
     errors = [
         relative_error(one, other, position_weight(name, batch))
         for name in _STATES
+        if states
         for one, other in zip((found.get(name) or ())[1:], (wanted.get(name) or ())[1:], strict=True)
     ]
     loss = torch.stack(errors).mean() if errors else torch.zeros(())

@@ -32,8 +32,9 @@ class HeadReport:
 class SparsifyReport:
     """The result of `sparsify_attention`: one `HeadReport` per head, and the model before and after.
 
-    `error` of a head is measured with the original's inputs to its layer; `words` in the finished model, after
-    distillation if there was one. `output_error` is the relative squared error of the model's outputs.
+    `error` of a head is measured with the original's inputs to its layer, and interpolated if gamma was tuned; `words`
+    in the finished model, after distillation if there was one. `output_error` is the relative squared error of the
+    model's outputs.
 
     Example:
         >>> heads = (HeadReport("a", 0, {"gamma": 2.0}, 3.0, 9.0, 0.05), HeadReport("a", 1, None, 9.0, 9.0, 0.0))
@@ -52,6 +53,7 @@ class SparsifyReport:
     output_error: float
     before: float | None = None
     after: float | None = None
+    tuning: tuple[float, ...] = field(default=(), repr=False)  # the losses of tuning, step by step
     losses: tuple[float, ...] = field(default=(), repr=False)  # of the distillation, step by step
     seconds: float = 0.0
 
@@ -83,10 +85,11 @@ class SparsifyReport:
 
     def __str__(self) -> str:
         metric = f", metric {self.before:g} -> {self.after:g}" if self.after is not None else ""
+        tuned = f", tuned for {len(self.tuning)} steps" if self.tuning else ""
         steps = f", distilled for {len(self.losses)} steps" if self.losses else ""
         title = (
             f"{self.mapping} in {len(self.heads) - self.kept} of {len(self.heads)} heads: {self.words:.1f} of "
-            f"{self.words_before:.1f} words on average, output error {self.output_error:.2g}{metric}{steps}"
+            f"{self.words_before:.1f} words on average, output error {self.output_error:.2g}{metric}{tuned}{steps}"
         )
         layers = self.layers()
         rows = [

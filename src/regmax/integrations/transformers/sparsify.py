@@ -34,6 +34,8 @@ from regmax.integrations.transformers.layers import registered
 from regmax.integrations.transformers.measuring import measure
 from regmax.integrations.transformers.registry import register
 from regmax.integrations.transformers.report import HeadReport, SparsifyReport
+from regmax.integrations.transformers.tuning import Found, Tuning
+from regmax.integrations.transformers.tuning import tune as tune_gammas
 from regmax.mappings import parse
 from regmax.resolver import resolve
 
@@ -51,6 +53,7 @@ def sparsify_attention(
     support: float | None = None,
     strengths: Mapping[str, Sequence[float]] | None = None,
     metric: Metric | None = None,
+    tune: Tuning | None = None,
     distill: Distillation | None = None,
 ) -> SparsifyReport:
     """Give every head of a softmax-trained model the sparsest mapping that hardly changes its output; in place.
@@ -72,7 +75,9 @@ def sparsify_attention(
             they reduce the errors most.
         strengths: the values to try, by name, instead of the defaults.
         metric: a function of the model, evaluated before and after, for the report.
-        distill: a short training against the original afterwards.
+        tune: gammas of all heads are tuned together against the original, at the same mean number of words. Errors of
+            single heads may then exceed the tolerance.
+        distill: a short training of the weights against the original afterwards.
 
     Returns:
         A report: strengths, support and error of each head; `print` shows a table.
@@ -95,28 +100,30 @@ def sparsify_attention(
     listed = [_on_device(batch, model) for batch in batches]
     if not listed:
         raise ValueError(f"`{_CALL})` needs at least one batch. Got none.")
-    steps = len(listed) * 2 + (distill.steps if distill else 0)
+    steps = len(listed) * 2 + sum(plan.steps for plan in (tune, distill) if plan)
     with as_before_on_failure(model) as undo, evaluated(model), _progress(steps) as advance:
         before = None if metric is None else float(metric(model))
         original = softmax_implementations(model)
         sums, real = _calibrate(model, row, points, listed, advance)
         chosen = _chosen(sums, tolerance, support)
-        for module, heads in chosen.items():
-            module._modules.pop(ATTRIBUTE, None)
-            found = [None if i is None else points[i] for i in heads]
-            module.add_module(ATTRIBUTE, HeadMappings(row.name, found).to(next(module.parameters()).device))
+        found = _attached(sums, chosen, points, row.name)
         register(IMPLEMENTATION, "softmax")
+        tuning: tuple[float, ...] = ()
         losses: tuple[float, ...] = ()
         teacher = None
-        if distill is not None:
+        if tune is not None or distill is not None:
             teacher = copy_with(model, original)
-            undo.append(partial(_restore_weights, model, teacher))
             choose_implementation(model, IMPLEMENTATION)
+        if tune is not None:
+            found, tuning = tune_gammas(model, teacher, tune, sums, points, advance)
+        if distill is not None:
+            assert teacher is not None
+            undo.append(partial(_restore_weights, model, teacher))
             losses = train(model, teacher, distill, advance)
         choose_implementation(model, IMPLEMENTATION)
         words, output_error = measure(model, teacher, original, real, listed, advance)
         after = None if metric is None else float(metric(model))
-    reports = tuple(_head_reports(model, sums, chosen, points, words))
+    reports = tuple(_head_reports(model, sums, found, words))
     return SparsifyReport(
         mapping=mapping,
         tolerance=tolerance if support is None else max(head.error for head in reports),
@@ -124,6 +131,7 @@ def sparsify_attention(
         output_error=output_error,
         before=before,
         after=after,
+        tuning=tuning,
         losses=losses,
         seconds=time.perf_counter() - began,
     )
@@ -206,6 +214,26 @@ def _chosen(
     return dict(zip(sums, allocate(list(sums.values()), support), strict=True))
 
 
+def _attached(
+    sums: dict[torch.nn.Module, LayerSums],
+    chosen: dict[torch.nn.Module, list[int | None]],
+    points: tuple[dict[str, float], ...],
+    mapping: str,
+) -> Found:
+    """Give the layers the strengths that were chosen; returns them, with their errors."""
+    found: Found = {}
+    for module, heads in chosen.items():
+        errors = sums[module].errors()
+        found[module] = (
+            [None if i is None else points[i] for i in heads],
+            [0.0 if i is None else float(errors[i, head]) for head, i in enumerate(heads)],
+        )
+        module._modules.pop(ATTRIBUTE, None)
+        own = HeadMappings(mapping, found[module][0])
+        module.add_module(ATTRIBUTE, own.to(next(module.parameters()).device))
+    return found
+
+
 def _restore_weights(model: PreTrainedModel, teacher: PreTrainedModel) -> None:
     model.load_state_dict(teacher.state_dict())
     model.zero_grad()
@@ -214,22 +242,15 @@ def _restore_weights(model: PreTrainedModel, teacher: PreTrainedModel) -> None:
 def _head_reports(
     model: PreTrainedModel,
     sums: dict[torch.nn.Module, LayerSums],
-    chosen: dict[torch.nn.Module, list[int | None]],
-    points: tuple[dict[str, float], ...],
+    found: Found,
     words: dict[str, Tensor],
 ) -> Iterator[HeadReport]:
     names = {module: name for name, module in model.named_modules()}
-    for module, each in sums.items():
-        errors, before = each.errors(), each.words_before / each.queries.clamp_min(1)
-        for head, i in enumerate(chosen[module]):
-            yield HeadReport(
-                names[module],
-                head,
-                None if i is None else points[i],
-                float(words[names[module]][head]),
-                float(before[head]),
-                0.0 if i is None else float(errors[i, head]),
-            )
+    for module, (strengths, errors) in found.items():
+        each, name = sums[module], names[module]
+        before = each.words_before / each.queries.clamp_min(1)
+        for head, (own, error) in enumerate(zip(strengths, errors, strict=True)):
+            yield HeadReport(name, head, own, float(words[name][head]), float(before[head]), error)
 
 
 @contextmanager
