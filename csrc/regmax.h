@@ -43,7 +43,10 @@ enum regmax_kernel {
   REGMAX_SQPNORMMAX = 3, /* theta = p in (1, 2] */
   REGMAX_PROX_TV1D = 4,  /* theta = lam >= 0; no simplex: argmin 1/2 |z - x|^2 + lam sum |z_i+1 - z_i| */
   REGMAX_PROX_OSCAR = 5, /* theta = lam >= 0; no simplex: OWL prox with weights lam (d - k), k = 1..d kept */
-  REGMAX_ENTMAX = 6      /* theta = alpha in [1, 2] */
+  REGMAX_ENTMAX = 6,     /* theta = alpha in [1, 2] */
+  /* REGMAX_PROX_OSCAR for a result that is projected onto the simplex next: numbers without weight there may be 0. Its
+   * Jacobian product is that of REGMAX_PROX_OSCAR for directions that are 0 where the weights are. */
+  REGMAX_PROX_OSCAR_LEADING = 16
 };
 
 enum regmax_status { REGMAX_OK = 0, REGMAX_OUT_OF_MEMORY = 1, REGMAX_BAD_ARGUMENT = 2 };

@@ -37,9 +37,12 @@ inline LanePrefix<T> lane_best_prefix(const Vec<T>* sorted, int count, Vec<T> la
 
 // Pools x_(k) + lam k over the first m* scores: z are the slopes of the least concave majorant of their
 // partial sums. From a vertex a, the next one is the b with the steepest mean over (a, b], the last one on
-// ties.
-template <class T>
-inline void lane_pool_sorted(const Vec<T>* sorted, const LanePrefix<T>& prefix, Vec<T> lam, Vec<T>* z) {
+// ties. The search ends where no further score is above that mean. goes_on(a) says whether numbers after z[a] are
+// wanted.
+template <class T, class GoesOn>
+REGMAX_INLINE void lane_pool_sorted(const Vec<T>* sorted, const LanePrefix<T>& prefix, Vec<T> lam, Vec<T>* z,
+                                    const GoesOn& goes_on) {
+  const Vec<T> most_pull = lam * prefix.length - prefix.centre;
   Vec<T> vertex{}, slope{};
   for (int a = 0; a < prefix.longest; ++a) {
     const Where<T> starts = equal(vertex, splat(T(a)));
@@ -51,12 +54,22 @@ inline void lane_pool_sorted(const Vec<T>* sorted, const LanePrefix<T>& prefix, 
         const Where<T> takes = ~greater(steepest, mean) & ~greater(splat(T(b)), prefix.length);
         end = select(takes, splat(T(b)), end);
         steepest = select(takes, mean, steepest);
+        if ((b - a) % 4 == 0 && b < prefix.longest) {
+          const Where<T> steeper = starts & greater(sorted[b] + most_pull, steepest);
+          if (!bits(steeper)) break;
+        }
       }
       vertex = select(starts, end, vertex);
       slope = select(starts, steepest, slope);
     }
     z[a] = slope;
+    if (!goes_on(a)) return;
   }
+}
+
+template <class T>
+inline void lane_pool_sorted(const Vec<T>* sorted, const LanePrefix<T>& prefix, Vec<T> lam, Vec<T>* z) {
+  lane_pool_sorted<T>(sorted, prefix, lam, z, [](int) { return true; });
 }
 
 // The weights of the blocks that the pooled scores z form: the means of x_(k) + lam k less tau. z itself is a mean of

@@ -87,26 +87,50 @@ inline UnsureRows settle_lanes(const Vec<float>* x, int count, const Powers& pow
   for (int round = 0; search.rough && round < most_power_rounds; ++round) {
     const Vec<T> rate = powers.c() / search.m;
     search.moving = search.rough;
-    search.take(lane_power_sums<T>(x, count, 1.0, [&](int, Vec<T> column) { return terms.rough(column, rate); }));
+    search.take(lane_power_sums<T>(x, count, 1.0, [&](int, Vec<T> column) { return terms.rough(column, rate); }),
+                SlopedRows<T>{});
   }
   const uint32_t unsettled = search.rough;
   search.moving = wanted & ~unsettled;
+  uint32_t sloped = 0;  // lanes that have settled along their slopes: their terms stay
+  Vec<T> changes[max_candidates];
   for (int round = 0;; ++round) {
-    const CarefulRate<T> rate = search.rate();
-    DoubtfulWeights<T> doubtful{search.doubtful()};
+    const CarefulRate rate = search.rate();
+    const DoubtfulBounds<T> bounds = search.doubtful();
+    DoubtfulWeights<T> doubtful{bounds};
+    SlopedTerms<T> seen(bounds);
+    const Where<T> open = from_bits<T>(~sloped & all_lanes<T>);
     const WideSums sums = lane_power_sums<T>(x, count, 1 / careful_scale<double>, [&](int k, Vec<T> column) {
       const CarefulTerms<T> added = terms.careful(column, rate);
-      y[k] = added.r;
+      y[k] = select(open, added.r, y[k]);
+      changes[k] = added.power - added.r;
       doubtful.add(added);
+      seen.add(added);
       return added;
     });
-    if (!search.moving || round == most_power_rounds) {
-      const uint32_t left = unsettled | search.moving | search.finish(sums);
-      *m = search.m;
-      *sum = sums.narrowed().s;
-      return {left & wanted, bits(doubtful.found) & wanted};
+    const bool settled = !search.moving || round == most_power_rounds;
+    if (!settled) {
+      const uint32_t now = search.take(sums, {~bits(seen.vanishing), seen.least_w});
+      const Where<T> chosen = from_bits<T>(now);
+      // Their sum is added up again, because the weights must sum to one; in double, where zeros of longer rows beside
+      // them change no bit.
+      Vec<double> totals[2] = {};
+      for (int k = 0; now && k < count; ++k) {
+        Vec<double> wide[2];
+        y[k] = select(chosen, times_plus(search.slopes, changes[k], y[k]), y[k]);
+        widen(y[k], wide);
+        for (int h = 0; h < 2; ++h) totals[h] += wide[h];
+      }
+      for (Vec<double>& total : totals) total *= splat(1 / careful_scale<double>);
+      search.sum = select(chosen, narrow(totals), search.sum);
+      sloped |= now;
     }
-    search.take(sums);
+    if (settled || sloped == (wanted & ~unsettled)) {
+      const uint32_t left = unsettled | search.moving | search.finish(sums, sloped);
+      *m = search.m;
+      *sum = search.sum;
+      return {left & wanted, bits(doubtful.found) & wanted & ~sloped};
+    }
   }
 }
 

@@ -1,9 +1,9 @@
 // The terms of weights that are powers of the scores (powers.hpp), of whole rows or of one row per lane.
 //
-// Rough terms have about four digits and serve Newton's first steps. Careful ones take c / m and 1/a in two parts:
-// scores that are equal have the same rounding errors, which add up; in rows with many small weights they change the
-// sum of the terms, and thereby the largest weight, by many units in the last place. Careful terms are scaled: none of
-// them is rounded as a subnormal number, so that a weight is rounded once.
+// Rough terms have about four digits and serve Newton's first steps. Careful ones take c / m and 1/a in two parts or in
+// double: scores that are equal have the same rounding errors, which add up; in rows with many small weights they
+// change the sum of the terms, and thereby the largest weight, by many units in the last place. Careful terms are
+// scaled: none of them is rounded as a subnormal number, so that a weight is rounded once.
 #pragma once
 
 #include <cmath>
@@ -11,6 +11,7 @@
 
 #include "simd/exp2_log2.hpp"
 #include "simd/reduce.hpp"
+#include "simd/two_parts.hpp"
 
 namespace regmax::REGMAX_ISA {
 
@@ -35,17 +36,19 @@ constexpr int careful_scale_bits = 64;
 template <class T>
 constexpr T careful_scale = T(18446744073709551616.0);  // 2^64
 
-// r / sum. A quotient below the normal numbers takes the processor a hundred times as long: its digits are those of an
-// integer instead.
+// r / sum; `inverse` is 1 / sum, and a product and its correction take less time than a quotient. A result below the
+// normal numbers takes the processor a hundred times as long: its digits are those of an integer instead.
 template <class T>
-REGMAX_INLINE Vec<T> share_of(Vec<T> r, Vec<T> sum) {
+REGMAX_INLINE Vec<T> share_of(Vec<T> r, Vec<T> sum, Vec<T> inverse) {
   using Bits = FloatBits<T>;
   const Where<T> small = greater(sum * splat(smallest_normal<T>), r) & greater(r, Vec<T>{});
-  if (__builtin_expect(!bits(small), 1)) return r / sum;
+  const Vec<T> normal = select(small, Vec<T>{}, r), product = normal * inverse;
+  const Vec<T> quotient = times_plus(remainder<T>(normal, sum, product), inverse, product);
+  if (__builtin_expect(!bits(small), 1)) return quotient;
   const Vec<T> unit = splat(T(1) / smallest_normal<T>), shifter = splat(T(Int<T>{1} << Bits::mantissa));
   const Vec<T> integer = select(small, r, Vec<T>{}) * unit / sum * shifter + shifter;
   const Vec<T> digits = as_numbers<T>(subtract_modulo<T>(as_integers<T>(integer), as_integers<T>(shifter)));
-  return select(small, digits, select(small, Vec<T>{}, r) / sum);
+  return select(small, digits, quotient);
 }
 
 // Careful terms, and w also where it is not positive.
@@ -54,10 +57,17 @@ struct CarefulTerms : PowerTerms<T> {
   Vec<T> w;
 };
 
-// c / m in two parts.
-template <class T>
+// c / m in double, and in two parts.
 struct CarefulRate {
-  Vec<T> first, rest;
+  Vec<double> wide[2];
+  Vec<float> first, rest;
+
+  REGMAX_INLINE explicit CarefulRate(const Vec<double>* rate) : wide{rate[0], rate[1]}, first(narrow(rate)) {
+    Vec<double> rests[2];
+    widen(first, rests);
+    for (int h = 0; h < 2; ++h) rests[h] = wide[h] - rests[h];
+    rest = narrow(rests);
+  }
 };
 
 // w = (1 + c x / m)_+, and what rounding took from it.
@@ -66,7 +76,7 @@ struct CarefulShare {
   Vec<T> w, taken;
   Where<T> inside;
 
-  REGMAX_INLINE CarefulShare(Vec<T> x, const CarefulRate<T>& rate, Vec<T> least) {
+  REGMAX_INLINE CarefulShare(Vec<T> x, const CarefulRate& rate, Vec<T> least) {
     const Vec<T> one = splat(T(1)), share = -x * rate.first, about = one - share;
     const Vec<T> rest = (product_error<T>(-x, rate.first, share) - x * rate.rest) - ((one - about) - share);
     w = about - rest;
@@ -98,7 +108,7 @@ struct GeneralTerms {
     const Vec<T> chosen = select(greater(w, least), power, Vec<T>{}), r = chosen * w;
     return {r, chosen, r * w};
   }
-  REGMAX_INLINE CarefulTerms<T> careful(Vec<T> x, const CarefulRate<T>& rate) const {
+  REGMAX_INLINE CarefulTerms<T> careful(Vec<T> x, const CarefulRate& rate) const {
     return careful(CarefulShare<T>(x, rate, splat(8 * rounding<T>)));
   }
   REGMAX_INLINE CarefulTerms<T> careful(const CarefulShare<T>& share) const {
@@ -120,7 +130,7 @@ struct IntegerTerms {
 
   REGMAX_INLINE PowerTerms<T> rough(Vec<T> x, Vec<T> rate) const {
     const Vec<T> w = times_plus(x, rate, splat(T(1))), base = select(greater(w, least_rough), w, Vec<T>{});
-    Vec<T> power = exponent.first(base, splat(T(1)));
+    Vec<T> power = exponent.first(base);
     for (int k = exponent.last_bit - 1; k >= 0; --k) {
       power *= power;
       if (exponent.may_have(k)) power = exponent.choose(k, power * base, power);
@@ -128,28 +138,26 @@ struct IntegerTerms {
     const Vec<T> r = power * w;  // NaN if the score is
     return {r, power, r * w};
   }
-  // The power is a sum of two numbers, and so is its base.
-  REGMAX_INLINE CarefulTerms<T> careful(Vec<T> x, const CarefulRate<T>& rate) const {
-    const CarefulShare<T> share(x, rate, least);
-    const Vec<T> base = select(share.inside, share.w, Vec<T>{});
-    Vec<T> power = exponent.first(base, splat(T(1))), rest = exponent.first(share.taken, Vec<T>{});
-    for (int k = exponent.last_bit - 1; k >= 0; --k) {
-      if (k == 0) power *= half_scale, rest *= half_scale;
-      const Vec<T> square = power * power;
-      rest = times_plus(power + power, rest, product_error<T>(power, power, square));
-      power = square;
-      if (!exponent.may_have(k)) continue;
-      const Vec<T> product = power * base;
-      const Vec<T> error = times_plus(rest, base, product_error<T>(power, base, product));
-      rest = exponent.choose(k, times_plus(power, share.taken, error), rest);
-      power = exponent.choose(k, product, power);
+  // In double, which has digits to spare.
+  REGMAX_INLINE CarefulTerms<T> careful(Vec<T> x, const CarefulRate& rate) const {
+    const Vec<double> one = splat(1.0), scale = splat(careful_scale<double>);
+    Vec<double> wide[2], lowest[2], base[2], power[2];
+    widen(x, wide);
+    widen(least, lowest);
+    for (int h = 0; h < 2; ++h) {
+      wide[h] = times_plus(wide[h], rate.wide[h], one);
+      base[h] = select(greater(wide[h], lowest[h]), wide[h], Vec<double>{});
+      power[h] = exponent.first(h, base[h]);
     }
-    const Vec<T> r = times_plus(power, base, times_plus(rest, base, power * share.taken));
-    return {{r, power, r * base}, share.w};
+    for (int k = exponent.last_bit - 1; k >= 0; --k) {
+      for (int h = 0; h < 2; ++h) power[h] *= power[h];
+      if (!exponent.may_have(k)) continue;
+      for (int h = 0; h < 2; ++h) power[h] = exponent.choose(h, k, power[h] * base[h], power[h]);
+    }
+    for (int h = 0; h < 2; ++h) power[h] *= scale, base[h] *= power[h];
+    const Vec<T> r = narrow(base), w = narrow(wide);
+    return {{r, narrow(power), r * w}, w};
   }
-
- private:
-  static constexpr T half_scale = T(4294967296.0);  // 2^32: its square is `careful_scale`
 };
 
 constexpr int exponent_bits = 7;
@@ -162,13 +170,17 @@ struct RowExponent {
   explicit RowExponent(int number) : value(number), last_bit(31 - __builtin_clz(static_cast<unsigned>(number))) {}
 
   bool may_have(int k) const { return value >> k & 1; }
-  REGMAX_INLINE Vec<T> first(Vec<T> base, Vec<T>) const { return base; }
+  REGMAX_INLINE Vec<T> first(Vec<T> base) const { return base; }
   REGMAX_INLINE Vec<T> choose(int, Vec<T> product, Vec<T>) const { return product; }
+  // The same of one half of a vector, in double.
+  REGMAX_INLINE Vec<double> first(int, Vec<double> base) const { return base; }
+  REGMAX_INLINE Vec<double> choose(int, int, Vec<double> product, Vec<double>) const { return product; }
 };
 
 template <class T>
 struct LaneExponents {
   Where<T> has[exponent_bits];
+  Where<double> half_has[2][exponent_bits];
   int some = 1, last_bit;
 
   explicit LaneExponents(const int* values) {
@@ -176,15 +188,20 @@ struct LaneExponents {
       uint32_t set = 0;
       for (int r = 0; r < lanes<T>; ++r) set |= static_cast<uint32_t>(values[r] >> k & 1) << r;
       has[k] = from_bits<T>(set);
+      for (int h = 0; h < 2; ++h) half_has[h][k] = from_bits<double>(set >> (h * lanes<double>)&all_lanes<double>);
       some |= (set != 0) << k;
     }
     last_bit = 31 - __builtin_clz(static_cast<unsigned>(some));
   }
 
   bool may_have(int k) const { return some >> k & 1; }
-  REGMAX_INLINE Vec<T> first(Vec<T> base, Vec<T> one) const { return choose(last_bit, base, one); }
+  REGMAX_INLINE Vec<T> first(Vec<T> base) const { return choose(last_bit, base, splat(T(1))); }
   REGMAX_INLINE Vec<T> choose(int k, Vec<T> product, Vec<T> otherwise) const {
     return select(has[k], product, otherwise);
+  }
+  REGMAX_INLINE Vec<double> first(int h, Vec<double> base) const { return choose(h, last_bit, base, splat(1.0)); }
+  REGMAX_INLINE Vec<double> choose(int h, int k, Vec<double> product, Vec<double> otherwise) const {
+    return select(half_has[h][k], product, otherwise);
   }
 };
 

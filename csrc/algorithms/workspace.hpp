@@ -13,17 +13,18 @@
 namespace regmax::REGMAX_ISA {
 
 struct Workspace {
-  double* x;         // scores in double (or weights y, for a Jacobian product)
-  double* y;         // their weights
-  double* v;         // a direction, or pooled scores
-  double* space;     // for the simplex threshold
-  int64_t* ends;     // of atoms in the sorted row
-  void* candidates;  // scores or weights of either type
-  void* compacted;   // a row without its deleted scores, of either type
-  void* pooling;     // a TvSpace or an IsotonicSpace
-  uint64_t* kept;    // a bit per score: not deleted
-  uint64_t* chosen;  // a bit per kept score: a candidate
-  void* copies;      // a group of rows, of either type, without their deleted scores
+  double* x;              // scores in double (or weights y, for a Jacobian product)
+  double* y;              // their weights
+  double* v;              // a direction, or pooled scores
+  double* space;          // for the simplex threshold
+  int64_t* ends;          // of atoms in the sorted row
+  void* candidates;       // scores or weights of either type
+  void* compacted;        // a row without its deleted scores, of either type
+  void* pooling;          // a TvSpace or an IsotonicSpace
+  uint64_t* kept;         // a bit per score: not deleted
+  uint64_t* chosen;       // a bit per kept score: a candidate
+  void* copies;           // a group of rows, of either type, without their deleted scores
+  void *terms, *changes;  // the same size, for powers
   int64_t copy_stride;
   uint64_t* kept_bits;  // a bit per score of a group of rows: not deleted
   uint64_t* words;      // a bit per score of a group of rows: a candidate
@@ -50,6 +51,8 @@ struct Workspace {
     kept_bits = memory.take<uint64_t>(words_per_row * lanes<float>);
     copy_stride = numbers;
     copies = memory.take<char>(vector_bytes * copy_stride);  // lanes<T> rows of T
+    terms = memory.take<char>(vector_bytes * copy_stride);
+    changes = memory.take<char>(vector_bytes * copy_stride);
     groups = memory.take<char>(LaneGroups::bytes_per_score * (d + 1));
     joined = memory.take<uint8_t>(d + 1);
     rises = memory.take<int8_t>(d);

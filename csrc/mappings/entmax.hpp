@@ -22,7 +22,12 @@ struct TsallisProduct {
 
   template <class T>
   static REGMAX_INLINE Vec<T> root(Vec<T> y, Vec<T> a) {
-    return positive_power<T>(y, splat(T(1)) - a);
+    // alpha = 1.25: y^(3/4) by square roots
+    const Where<T> quarter = equal(a, splat(T(0.25)));
+    if (!bits(quarter)) return positive_power<T>(y, splat(T(1)) - a);
+    const Vec<T> half = nearly_square_root(y), product = half * nearly_square_root(half);
+    if (bits(quarter) == all_lanes<T>) return product;
+    return select(quarter, product, positive_power<T>(y, splat(T(1)) - a));
   }
   template <class T>
   static REGMAX_INLINE void add(Where<T> supported, Vec<T>, Vec<T> root, Vec<T> v, Vec<T>* s) {

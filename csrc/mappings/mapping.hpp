@@ -68,6 +68,8 @@ inline int32_t with_kernel(int32_t kernel, const Use& use) {
       return use(ProxTv1d());
     case REGMAX_PROX_OSCAR:
       return use(ProxOscar());
+    case REGMAX_PROX_OSCAR_LEADING:
+      return use(LeadingOscar());
   }
   return REGMAX_BAD_ARGUMENT;
 }

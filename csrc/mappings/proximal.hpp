@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "algorithms/isotonic.hpp"
 #include "algorithms/sorted_blocks.hpp"
@@ -236,5 +237,58 @@ struct ProxOscar : Proximal, PenalisedNorm<ProxOscar> {
     }
   }
 };
+
+// prox_oscar for a result that is projected onto the simplex next: numbers without weight there may be zero.
+struct LeadingOscar : ProxOscar {
+  static bool fits_vectors(double lam) { return lam > 0 && lam <= 0.125; }
+
+  // The Jacobian product on few numbers, one row per lane, for directions that are zero elsewhere.
+  struct Few {
+    static constexpr Joins joins = Joins::anywhere;
+
+    struct Product {
+      static constexpr int sums = 1, factors = 1;
+      static constexpr bool reads_weights = true;
+
+      template <class T>
+      static REGMAX_INLINE Vec<T> root(Vec<T> y, Vec<T>) {
+        return y;
+      }
+      template <class T>
+      static REGMAX_INLINE void add(Where<T>, Vec<T>, Vec<T>, Vec<T>, Vec<T>*) {}
+      template <class V>
+      static REGMAX_INLINE void find_factors(const V*, V, V scale, V, V* f) {
+        f[0] = scale;
+      }
+      template <class V>
+      static REGMAX_INLINE V multiply(V, V, V v, const V* f) {
+        return f[0] * v;
+      }
+    };
+
+    template <class T>
+    static void average_lanes(const Vec<T>* y, Vec<T>* v, int count, IntVec<T>) {
+      const Vec<T> one = splat(T(1)), zero{};
+      Vec<T> sizes[max_candidates], turned[max_candidates];
+      for (int k = 0; k < count; ++k) {
+        sizes[k] = absolute<T>(y[k]);
+        turned[k] = select(greater(zero, y[k]), zero - v[k], v[k]);
+      }
+      for (int k = 0; k < count; ++k) {
+        Vec<T> sum{}, size{};
+        for (int j = 0; j < count; ++j) {
+          const Where<T> same = equal(sizes[j], sizes[k]);
+          sum = add_where(same, sum, turned[j]);
+          size = add_where(same, size, one);
+        }
+        const Vec<T> mean = sum / size;
+        v[k] = select(greater(zero, y[k]), zero - mean, mean);
+      }
+    }
+  };
+};
+
+template <class Mapping>
+constexpr bool leads = std::is_same_v<Mapping, LeadingOscar>;
 
 }  // namespace regmax::REGMAX_ISA

@@ -7,6 +7,7 @@
 #include "mappings/mapping.hpp"
 #include "rows/cascade.hpp"
 #include "rows/dense_rows.hpp"
+#include "rows/leading_rows.hpp"
 #include "rows/row_numbers.hpp"
 #include "runtime/calls.hpp"
 #include "runtime/scratch.hpp"
@@ -52,6 +53,19 @@ void map_rows(const Rows<T>& call, Tier forced, int64_t begin, int64_t end, Work
       const uint32_t fast = out.template next<Mapping>(first, count);
       cascade.run(out.group, fast, ~fast & (all_lanes<T> >> (lanes<T> - count)), out);
       for (int64_t i = first; call.has_row_numbers() && i < first + count; ++i) maxima.add_row(i);
+    }
+  } else if constexpr (leads<Mapping>) {
+    LeadingRows<T> leading(w);
+    const bool lanes_first = forced == Tier::any || forced == Tier::lanes;
+    for (int64_t first = begin; first < end; first += lanes<T>) {
+      const int count = static_cast<int>(end - first < lanes<T> ? end - first : lanes<T>);
+      const uint32_t fast = lanes_first ? out.template next<Mapping>(first, count) : 0;
+      uint32_t left = ~fast & (all_lanes<T> >> (lanes<T> - count));
+      if (fast) left |= leading.run(out.group, fast, out);
+      for (; left; left &= left - 1) {
+        out.at(first);
+        map_scalar_row<T, Mapping>(__builtin_ctz(left), w, out);
+      }
     }
   } else {
     for (int64_t i = begin; i < end; ++i) {

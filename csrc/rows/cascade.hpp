@@ -20,9 +20,9 @@ constexpr int64_t first_with_maxima<Mapping, std::void_t<decltype(Mapping::whole
     Mapping::whole_first_with_maxima;
 
 // Short rows of some mappings go to the whole-row tier at once; all others to the lane tier, then to the
-// whole-row tier, those of fusedmax to the level tier (at once if rounding may have decided something in lanes), and
-// what these leave to the scalar tier. A forced tier (runtime/tiers.hpp) removes the others, except the scalar one,
-// which serves what the forced one leaves.
+// whole-row tier, those of fusedmax to the level tier (with the candidates of the lane tier if rounding may have
+// decided something there), and what these leave to the scalar tier. A forced tier (runtime/tiers.hpp) removes the
+// others, except the scalar one, which serves what the forced one leaves.
 template <class T, class Mapping>
 class Cascade {
  public:
@@ -39,13 +39,14 @@ class Cascade {
   // Maps the rows of `fast`, and those of `slow` by the scalar tier.
   template <class Out>
   void run(const RowGroup<T>& rows, uint32_t fast, uint32_t slow, Out& out) {
-    uint32_t left = fast, exact = 0;
-    if (lanes_first_ && left) {
-      left = lane_rows_.run(rows, left, out);
-      if constexpr (by_segments) exact = levels_ ? left & lane_rows_.doubtful_rows() : 0;
-    }
+    uint32_t left = fast, doubtful = 0;
+    if (lanes_first_ && left) left = lane_rows_.run(rows, left, out);
     const uint32_t before = left;
-    if (whole_ && (left & ~exact)) left = exact | whole_rows_.run(rows, left & ~exact, out);
+    if constexpr (by_segments) {
+      if (levels_ && lanes_first_) doubtful = left & lane_rows_.doubtful_rows();
+      if (doubtful) left &= ~level_rows_.solve_known(rows, doubtful, lane_rows_, out);
+    }
+    if (whole_ && (left & ~doubtful)) left = (left & doubtful) | whole_rows_.run(rows, left & ~doubtful, out);
     if (levels_ && left) left = level_rows_.run(rows, left, out);
     if (by_segments) costly_ += __builtin_popcount(before & ~left);
     for (left |= slow; left; left &= left - 1) costly_ += !map_scalar_row<T, Mapping>(__builtin_ctz(left), w_, out);

@@ -78,7 +78,7 @@ class DenseRows {
       words = kept_[r];
     }
     expand_row(values, words, call_.d, y(r), streamed_);
-    if (call_.support) write_bits(positive_candidates(values, count), words, support(r));
+    if (call_.support) write_bits(nonzero_candidates(values, count), words, support(r));
     if (call_.joined) write_bits(joined(), words, this->joined(r));
   }
 
@@ -197,11 +197,11 @@ class DenseRows {
   }
 
   // One bit per candidate: it has weight.
-  static uint64_t positive_candidates(const T* values, int count) {
-    uint64_t positive = 0;
+  static uint64_t nonzero_candidates(const T* values, int count) {
+    uint64_t zeros = 0;
     for (int k = 0; k < count; k += lanes<T>)
-      positive |= static_cast<uint64_t>(bits(greater(load(values + k), Vec<T>{}))) << k;
-    return positive & (~uint64_t{0} >> (64 - count));
+      zeros |= static_cast<uint64_t>(bits(equal(load(values + k), Vec<T>{})) & all_lanes<T>) << k;
+    return ~zeros & (~uint64_t{0} >> (64 - count));
   }
 
   // Moves one bit per candidate to the candidates' positions.

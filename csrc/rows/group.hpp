@@ -63,6 +63,12 @@ struct Rows {
   }
 };
 
+// An array that begins at row `begin` of `rows`, as the array of all rows.
+template <class T>
+inline T* from_row(T* rows, int64_t begin, int64_t d) {
+  return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(rows) - static_cast<uintptr_t>(begin * d) * sizeof(T));
+}
+
 template <class T>
 inline Rows<T> typed_rows(const regmax_rows& r) {
   return {r.kernel,

@@ -21,12 +21,6 @@ struct HalfWorkspace : Workspace {
   }
 };
 
-// An array that begins at row `begin` of `rows`, as the array of all rows.
-template <class T>
-inline T* from_row(T* rows, int64_t begin, int64_t d) {
-  return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(rows) - static_cast<uintptr_t>(begin * d) * sizeof(T));
-}
-
 // x and y of an argmax call; y32, if it is given, receives the weights in float32.
 template <class Half>
 struct HalfArgmax {

@@ -70,13 +70,19 @@ template <class T, class Mapping>
 class ProductCascade {
  public:
   ProductCascade(const Rows<T>& call, Tier forced, Workspace& w)
-      : call_(call), w_(w), lane_products_(w), whole_products_(joined_products(), w), strength_grads_(call, w) {
+      : call_(call),
+        out_(call.out),
+        w_(w),
+        lane_products_(w),
+        whole_products_(joined_products(), w),
+        strength_grads_(call_, w) {
     const bool bits = Mapping::joins == Joins::nothing || (call.support && call.joined);
     const bool whole_first = call.d <= Mapping::product_whole_first && bits;
     lanes_ = forced == Tier::any ? !whole_first : forced == Tier::lanes;
     whole_ = forced == Tier::any || forced == Tier::whole;
-    // Gradients of strengths read the product again.
-    streamed_ = call.may_stream() && is_streamed(call.out, call.n, call.d);
+    streamed_ = !call.in_cache && is_streamed(call.out, call.n, call.d);
+    // Gradients of strengths read the product again: it is streamed from a copy of the group.
+    copied_ = streamed_ && call.has_row_numbers();
     for (int r = 0; r < lanes<T>; ++r) scale_[r] = inverse_gamma(call, 0), less_one_[r] = strength_less_one(0);
   }
 
@@ -85,6 +91,8 @@ class ProductCascade {
       const int count = static_cast<int>(end - first < lanes<T> ? end - first : lanes<T>);
       const uint32_t all = all_lanes<T> >> (lanes<T> - count), fast = fitting_rows(first, count);
       const int64_t at = first * call_.d;
+      if (copied_) call_.out = from_row(static_cast<T*>(w_.groups), first, call_.d);
+      if (call_.has_row_numbers()) prefetch_weights(first + lanes<T>, end);
       if (call_.gamma.per_row) {
         for (int r = 0; r < count; ++r) scale_[r] = inverse_gamma(call_, first + r);
       }
@@ -96,7 +104,7 @@ class ProductCascade {
                                  Mapping::joins == Joins::nothing ? nullptr : bits_row(call_.joined, first, call_.d),
                                  call_.d,
                                  words_of(call_.d),
-                                 streamed_,
+                                 streamed_ && !copied_,
                                  scale_,
                                  less_one_};
       uint32_t left = fast;
@@ -110,6 +118,7 @@ class ProductCascade {
       for (left |= all & ~fast; left; left &= left - 1)
         multiply_scalar_row<T, Mapping>(call_, first + __builtin_ctz(left), w_);
       if (call_.has_row_numbers()) strength_grads_.add_rows(first, count);
+      for (int64_t i = at; copied_ && i < at + count * call_.d; i += lanes<T>) stream<T>(out_ + i, load(call_.out + i));
     }
     if (streamed_) finish_streams();
   }
@@ -121,6 +130,21 @@ class ProductCascade {
     } else {
       static constexpr JoinedProducts<T> joins{Mapping::template average_few<T>, Mapping::template multiply_whole<T>};
       return &joins;
+    }
+  }
+
+  // The lines of short rows that have weights, of which the product reads only the bits: the gradients of strengths
+  // would wait for them.
+  void prefetch_weights(int64_t first, int64_t end) const {
+    constexpr int line = cache_line / static_cast<int>(sizeof(T));
+    if (Mapping::Product::reads_weights || !call_.support || call_.d > prefetched_row) return;
+    for (int64_t i = first; i < first + lanes<T> && i < end; ++i) {
+      const uint64_t* const words = bits_row(call_.support, i, call_.d);
+      const T* const y = call_.y + i * call_.d;
+      for (int64_t at = 0; at < call_.d; at += line) {
+        const bool has_weights = words[at / 64] >> (at % 64) & ((uint64_t{1} << line) - 1);
+        __builtin_prefetch(y + (has_weights ? at : 0), 0, 2);
+      }
     }
   }
 
@@ -148,19 +172,76 @@ class ProductCascade {
     return fast;
   }
 
-  const Rows<T>& call_;
+  Rows<T> call_;
+  T* const out_;
   Workspace& w_;
   LaneProducts<T, Mapping> lane_products_;
   WholeProducts<T, typename Mapping::Product> whole_products_;
   StrengthGrads<T, Mapping> strength_grads_;
   T scale_[lanes<T>], less_one_[lanes<T>];
-  bool lanes_, whole_, streamed_;
+  bool lanes_, whole_, streamed_, copied_;
+};
+
+// The leading numbers of prox_oscar: few of them are not zero.
+template <class T>
+class LeadingProducts {
+ public:
+  LeadingProducts(const Rows<T>& call, Tier forced, Workspace& w)
+      : call_(call), w_(w), products_(w), strength_grads_(call, w) {
+    lanes_ = call.support && (forced == Tier::any || forced == Tier::lanes);
+    streamed_ = call.may_stream() && is_streamed(call.out, call.n, call.d);
+  }
+
+  void run(int64_t begin, int64_t end) {
+    const int64_t d = call_.d, words = words_of(d);
+    T scale[lanes<T>], less_one[lanes<T>] = {};
+    for (int64_t first = begin; first < end; first += lanes<T>) {
+      const int count = static_cast<int>(end - first < lanes<T> ? end - first : lanes<T>);
+      uint32_t fast = 0;
+      for (int r = 0; r < lanes<T>; ++r) {
+        const int64_t i = first + (r < count ? r : 0);
+        scale[r] = inverse_gamma(call_, i);
+        fast |= static_cast<uint32_t>(r < count && fits(i)) << r;
+      }
+      const int64_t at = first * d;
+      uint32_t left = all_lanes<T> >> (lanes<T> - count);
+      if (fast) {
+        const ProductGroup<T> rows{
+            call_.y + at, call_.v + at, call_.out + at, bits_row(call_.support, first, d), nullptr, d, words,
+            streamed_,    scale,        less_one};
+        left = (left & ~fast) | products_.run(rows, fast);
+      }
+      for (; left; left &= left - 1) multiply_scalar_row<T, LeadingOscar>(call_, first + __builtin_ctz(left), w_);
+      if (call_.has_row_numbers()) strength_grads_.add_rows(first, count);
+    }
+    if (streamed_) finish_streams();
+  }
+
+ private:
+  // A zero that is the only one moves with its score: the product is not zero there.
+  bool fits(int64_t i) {
+    if (!lanes_ || !LeadingOscar::fits_vectors(call_.theta.of(i))) return false;
+    int64_t kept = call_.d;
+    if (const uint8_t* const keep = mask_row(call_.mask, i, call_.d)) {
+      mask_bits(keep, call_.d, w_.kept);
+      kept = count_bits(w_.kept, call_.d);
+    }
+    return kept - count_bits(bits_row(call_.support, i, call_.d), call_.d) != 1;
+  }
+
+  const Rows<T>& call_;
+  Workspace& w_;
+  LaneProducts<T, LeadingOscar::Few> products_;
+  StrengthGrads<T, LeadingOscar> strength_grads_;
+  bool lanes_, streamed_;
 };
 
 template <class T, class Mapping>
 void multiply_rows(const Rows<T>& call, Tier forced, int64_t begin, int64_t end, Workspace& w) {
   if constexpr (Mapping::on_simplex) {
     ProductCascade<T, Mapping>(call, forced, w).run(begin, end);
+  } else if constexpr (leads<Mapping>) {
+    LeadingProducts<T>(call, forced, w).run(begin, end);
   } else {
     StrengthGrads<T, Mapping> strength_grads(call, w);
     for (int64_t i = begin; i < end; ++i) {

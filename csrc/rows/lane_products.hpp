@@ -56,11 +56,13 @@ class LaneProducts {
     const uint64_t* const words = support(rows, r);
     const uint64_t* const joined_words = rows.joined ? rows.joined + r * rows.words : nullptr;
     const T *const y = rows.y + r * rows.d, *const v = rows.v + r * rows.d;
-    uint64_t joined = 0;
     int count = 0;
+    for (int64_t i = 0; i < rows.words && count <= most_candidates; ++i) count += __builtin_popcountll(words[i]);
+    if (count > most_candidates) return count;
+    uint64_t joined = 0;
+    count = 0;
     for (int64_t i = 0; i < rows.words; ++i) {
       const uint64_t word = words[i];
-      if (count + __builtin_popcountll(word) > most_candidates) return most_candidates + 1;
       if (joined_words) joined |= compact_bits(joined_words[i], word) << count;
       count += list_bits(word, static_cast<int32_t>(64 * i), positions_[r] + count);
     }

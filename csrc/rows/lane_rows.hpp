@@ -49,8 +49,10 @@ class LaneRows {
     return left & wanted;
   }
 
-  // The rows of the last call that were left because rounding may have decided something.
+  // The rows of the last call that were left because rounding may have decided something, and the bits of their
+  // candidates.
   uint32_t doubtful_rows() const { return doubtful_; }
+  const uint64_t* words_of_row(int r, int64_t d) const { return words_ + r * words_of(d); }
 
  private:
   static constexpr int most_candidates = lane_candidates<Mapping>;

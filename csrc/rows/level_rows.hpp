@@ -24,22 +24,35 @@ class LevelRows {
   template <class Out>
   uint32_t run(const RowGroup<T>& rows, uint32_t wanted, Out& out) {
     const uint32_t known = find_levels(rows, wanted & ~overwritten(rows));
-    uint32_t many = 0;
-    filled_ = 0;
-    for (uint32_t rest = known; rest; rest &= rest - 1) {
-      const int r = __builtin_ctz(rest);
-      if (!add_row(rows, r, out.scalar_row(r))) many |= 1u << r;
-      if (filled_ == lanes<double>) solve(rows, out);
-    }
-    if (filled_) solve(rows, out);
-    for (uint32_t rest = many; rest; rest &= rest - 1) {
+    const uint32_t solved = solve_few(rows, known, [&](int r) { return words(rows, r); }, out);
+    for (uint32_t rest = known & ~solved; rest; rest &= rest - 1) {
       const int r = __builtin_ctz(rest);
       map_known_row<T, Mapping>(r, rows.x[r], rows.length[r], words(rows, r), w_, out);
     }
     return wanted & ~known;
   }
 
+  // Solves rows of which `found`, the lane tier, has the candidates; returns the bits of those that could be solved.
+  template <class Found, class Out>
+  uint32_t solve_known(const RowGroup<T>& rows, uint32_t wanted, const Found& found, Out& out) {
+    return solve_few(rows, wanted, [&](int r) { return found.words_of_row(r, rows.d); }, out);
+  }
+
  private:
+  // Solves the `wanted` rows that have few candidates, at the bits of chosen(r); returns the rows' bits.
+  template <class Chosen, class Out>
+  uint32_t solve_few(const RowGroup<T>& rows, uint32_t wanted, const Chosen& chosen, Out& out) {
+    uint32_t solved = 0;
+    filled_ = 0;
+    for (uint32_t rest = wanted; rest; rest &= rest - 1) {
+      const int r = __builtin_ctz(rest);
+      if (add_row(rows, r, chosen(r), out.scalar_row(r))) solved |= 1u << r;
+      if (filled_ == lanes<double>) solve(out);
+    }
+    if (filled_) solve(out);
+    return solved;
+  }
+
   // The whole-row tier has overwritten rows in its own memory.
   uint32_t overwritten(const RowGroup<T>& rows) const {
     uint32_t found = 0;
@@ -63,8 +76,7 @@ class LevelRows {
   uint64_t* words(const RowGroup<T>& rows, int r) const { return w_.kept_bits + r * words_of(rows.d); }
 
   // A lane of the problem; false if the row has too many candidates, or if double does not hold them exactly.
-  bool add_row(const RowGroup<T>& rows, int r, const SourceRow<T>& source) {
-    const uint64_t* const chosen = words(rows, r);
+  bool add_row(const RowGroup<T>& rows, int r, const uint64_t* chosen, const SourceRow<T>& source) {
     const int64_t length = rows.length[r], count = count_bits(chosen, length);
     const double lam = source.theta * source.gamma;
     if (count > max_candidates || std::fma(source.theta, source.gamma, -lam) != 0) return false;
@@ -81,6 +93,7 @@ class LevelRows {
       p_.q[k][lane] = -static_cast<double>((a.left_edge >> k & 1) + (a.right_edge >> k & 1));
     }
     row_[lane] = r;
+    words_[lane] = chosen;
     adjacent_[lane] = a.adjacent;
     p_.adjacent[lane] = static_cast<Int<double>>(a.adjacent);
     p_.counts[lane] = static_cast<double>(count);
@@ -100,7 +113,7 @@ class LevelRows {
   }
 
   template <class Out>
-  void solve(const RowGroup<T>& rows, Out& out) {
+  void solve(Out& out) {
     Vec<double> y[max_candidates];
     LaneExactChains(p_).solve(y);
     for (int lane = 0; lane < filled_; ++lane) {
@@ -108,7 +121,7 @@ class LevelRows {
       T* const values = values_ + lanes<T>;
       for (int k = 0; k < count; ++k) values[k] = static_cast<T>(y[k][lane]);
       for (int k = count; k < max_candidates; k += lanes<T>) store<T>(values + k, Vec<T>{});
-      out.write_candidates(row_[lane], values, words(rows, row_[lane]), count,
+      out.write_candidates(row_[lane], values, words_[lane], count,
                            [&] { return equal_neighbours(values) & adjacent_[lane]; });
     }
     filled_ = 0;
@@ -125,6 +138,7 @@ class LevelRows {
   LaneLevels levels_;
   ExactProblem p_;
   int filled_ = 0, row_[lanes<double>];
+  const uint64_t* words_[lanes<double>];
   uint64_t adjacent_[lanes<double>];
   T values_[max_candidates + 64 + 2 * lanes<T>] = {};
 };

@@ -1,8 +1,8 @@
 // The whole-row tier of mappings whose weights are powers of the scores (algorithms/powers.hpp). The maxima by lane
 // give a first guess of each row's root and thereby a cut. The candidates are compacted, and every round passes over
 // those of each row that still moves; the rows' sums are finished, and their steps taken, together. The first rounds
-// are rough. The last pass of a row writes its weights over its scores. Rows with few candidates are solved one per
-// lane.
+// are rough. Most rows need one careful pass, after which their terms follow a small last step (SlopedRows). Rows with
+// few candidates are solved one per lane.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,11 @@ template <class T, class Powers>
 class PowerRows {
  public:
   explicit PowerRows(const Workspace& w)
-      : words_(w.words), copies_(static_cast<T*>(w.copies)), copy_stride_(w.copy_stride) {}
+      : words_(w.words),
+        copies_(static_cast<T*>(w.copies)),
+        terms_(static_cast<T*>(w.terms)),
+        changes_(static_cast<T*>(w.changes)),
+        copy_stride_(w.copy_stride) {}
 
   // Maps the `wanted` rows; returns the bits of those that are left: rows that are not finite, did not settle, or whose
   // cut was too high.
@@ -44,6 +48,8 @@ class PowerRows {
 
  private:
   T* scores(int r) { return copies_ + r * copy_stride_; }
+  T* terms(int r) { return terms_ + r * copy_stride_; }
+  T* changes(int r) { return changes_ + r * copy_stride_; }
 
   // An upper bound of m, usually, and the cut that follows from it.
   Vec<T> guess(const RowGroup<T>& rows, uint32_t wanted, const Powers& powers) {
@@ -62,7 +68,7 @@ class PowerRows {
     return start;
   }
 
-  // The candidates of every row, padded to whole vectors; returns the bits of the rows that have them.
+  // The candidates of every row, padded to whole steps of a pass; returns the bits of the rows that have them.
   uint32_t gather(const RowGroup<T>& rows, uint32_t wanted) {
     const int64_t row_words = words_of(rows.d);
     uint32_t gathered = 0;
@@ -76,7 +82,7 @@ class PowerRows {
       const int64_t count = find_row_candidates(rows, r, top_[r], Cut<T>(cut_[r]), length, x, words);
       if (count > length) continue;
       for (int64_t i = 0; rows.scaled && i < count; i += lanes<T>) store<T>(x + i, load(x + i) * splat(rows.scale[r]));
-      store<T>(x + count, splat(nothing<T>));
+      for (int k = 0; k < step; k += lanes<T>) store<T>(x + count + k, splat(nothing<T>));
       counts_[r] = count;
       values_[r] = x;
       gathered |= 1u << r;
@@ -144,54 +150,88 @@ class PowerRows {
     return unsure;
   }
 
-  // Moves m to the roots and replaces the scores of the rows that settle by r, scaled.
+  // Moves m to the roots and finds the terms r, scaled, of the rows that settle; they replace the scores of some.
   UnsureRows settle(const Powers& powers, uint32_t wanted, Vec<T>* m, Vec<T>* sum) {
     RootSearch<Powers> search(powers, *m, wanted);
-    double sums[3][lanes<T>] = {};
     store<T>(exponents_, powers.exponent);
     store<T>(exponent_rests_, powers.exponent_rest);
     store<T>(least_rough_, least_share<T>(powers.exponent, rough_digits));
     store<T>(least_, least_share<T>(powers.exponent, careful_digits));
-    uint32_t open = wanted, doubtful = 0;  // settled rows take one more pass
+    uint32_t open = wanted, doubtful = 0, sloped = 0;  // some settled rows take one more pass
     WideSums totals{};
     for (int round = 0; open && round < most_power_rounds; ++round) {
       const Pass pass(search);
+      vanishing_ = 0;
       for (uint32_t rest = open; rest; rest &= rest - 1) {
         const int r = __builtin_ctz(rest);
         if (integers_[r]) {
           const RowExponent<T> exponent(integers_[r]);
-          doubtful |= add_up(r, pass,
-                             IntegerTerms<T, RowExponent<T>>{exponent, splat(least_rough_[r]), splat(least_[r])}, sums);
+          doubtful |=
+              add_up(r, pass, IntegerTerms<T, RowExponent<T>>{exponent, splat(least_rough_[r]), splat(least_[r])});
         } else {
-          doubtful |= add_up(r, pass, GeneralTerms<T>{splat(exponents_[r]), splat(exponent_rests_[r])}, sums);
+          doubtful |= add_up(r, pass, GeneralTerms<T>{splat(exponents_[r]), splat(exponent_rests_[r])});
         }
       }
       for (int h = 0; h < 2; ++h) {
         const int first = h * lanes<double>;
-        totals.half[h] = {load(sums[0] + first), load(sums[1] + first), load(sums[2] + first)};
+        totals.half[h] = {sum_rows<double>(sums_of_[0] + first), sum_rows<double>(sums_of_[1] + first),
+                          Powers::needs_r ? sum_rows<double>(sums_of_[2] + first) : Vec<double>{}};
       }
       open = search.moving;
-      if (open) search.take(totals);
+      if (open) {
+        const uint32_t now = search.take(totals, sloped_rows());
+        if (now) follow_slopes(now, search.slopes, &search.sum);
+        sloped |= now;
+        open &= ~now;
+      }
     }
     // Rows that never settle, such as rows with NaN, do not keep the others from this check: the sums of a settled row
     // are those of its last pass.
-    const uint32_t left = open | search.finish(totals);
+    const uint32_t left = open | search.finish(totals, sloped);
     const Where<T> own = from_bits<T>(wanted);
     *m = select(own, search.m, *m);
-    *sum = select(own, totals.narrowed().s, *sum);
+    *sum = select(own, search.sum, *sum);
     return {left & wanted, doubtful & wanted};
+  }
+
+  SlopedRows<T> sloped_rows() const {
+    Vec<T> least[lanes<T>];
+    rows_to_lanes<T>(least_w_, lanes<T>, lanes<T>, least);
+    for (int k = 1; k < lanes<T>; ++k) least[0] = smaller(least[k], least[0]);
+    return {~vanishing_, least[0]};
+  }
+
+  // The terms of the rows after their last step, and their sums: added up again, because the weights must sum to one.
+  void follow_slopes(uint32_t rows, Vec<T> slopes, Vec<T>* sum) {
+    T slope[lanes<T>], sums[lanes<T>];
+    store<T>(slope, slopes);
+    store<T>(sums, *sum);
+    for (; rows; rows &= rows - 1) {
+      const int r = __builtin_ctz(rows);
+      T* const y = terms(r);
+      LaneSum<T> total;
+      for (int64_t i = 0; i < counts_[r]; i += lanes<T>) {
+        const Vec<T> term = times_plus(splat(slope[r]), load(changes(r) + i), load(y + i));
+        store<T>(y + i, term);
+        total.add(term);
+      }
+      sums[r] = static_cast<T>(sum_lanes(total.total) / careful_scale<double>);
+      values_[r] = y;
+    }
+    *sum = load(sums);
   }
 
   // The numbers of each row that a pass over it needs.
   struct Pass {
-    uint32_t moving, rough;
-    T rates[lanes<T>], rests[lanes<T>], w[lanes<T>], low_r[lanes<T>], high_r[lanes<T>];
+    uint32_t moving, rough, smooth;
+    double rates[lanes<T>];
+    T w[lanes<T>], low_r[lanes<T>], high_r[lanes<T>];
 
-    explicit Pass(const RootSearch<Powers>& search) : moving(search.moving), rough(search.rough) {
-      const CarefulRate<T> rate = search.rate();
+    explicit Pass(const RootSearch<Powers>& search)
+        : moving(search.moving), rough(search.rough), smooth(search.smooth) {
+      const CarefulRate rate = search.rate();
       const DoubtfulBounds<T> bounds = search.doubtful();
-      store<T>(rates, rate.first);
-      store<T>(rests, rate.rest);
+      for (int h = 0; h < 2; ++h) store<double>(rates + h * lanes<double>, rate.wide[h]);
       store<T>(w, bounds.w);
       store<T>(low_r, bounds.low_r);
       store<T>(high_r, bounds.high_r);
@@ -200,57 +240,83 @@ class PowerRows {
 
   // One pass over a row; the last one replaces its scores. Returns the row's bit if one of its weights is doubtful.
   template <class Terms>
-  REGMAX_INLINE uint32_t add_up(int r, const Pass& pass, const Terms& terms, double (&sums)[3][lanes<T>]) {
-    const CarefulRate<T> rate{splat(pass.rates[r]), splat(pass.rests[r])};
-    const auto careful = [&](Vec<T> x) { return terms.careful(x, rate); };
+  REGMAX_INLINE uint32_t add_up(int r, const Pass& pass, const Terms& terms_of) {
+    const Vec<double> wide[2] = {splat(pass.rates[r]), splat(pass.rates[r])};
+    const CarefulRate rate(wide);
+    const auto careful = [&](Vec<T> x) { return terms_of.careful(x, rate); };
+    const DoubtfulBounds<T> bounds{splat(pass.w[r]), splat(pass.low_r[r]), splat(pass.high_r[r])};
     if (pass.rough >> r & 1) {
-      add_terms<8>(r, sums, 1.0, [&](Vec<T> x) { return terms.rough(x, rate.first); });
-    } else if (pass.moving >> r & 1) {
-      add_terms<2>(r, sums, 1 / careful_scale<double>, careful);
-    } else {
-      DoubtfulWeights<T> doubtful{{splat(pass.w[r]), splat(pass.low_r[r]), splat(pass.high_r[r])}};
-      add_terms<2>(r, sums, 1 / careful_scale<double>, careful, [&](T* x, const CarefulTerms<T>& added) {
-        store<T>(x, added.r);
+      add_rough(r, [&](Vec<T> x) { return terms_of.rough(x, rate.first); });
+    } else if (!(pass.moving >> r & 1)) {
+      DoubtfulWeights<T> doubtful{bounds};
+      add_careful(r, careful, [&](int64_t i, const CarefulTerms<T>& added) {
+        store<T>(scores(r) + i, added.r);
         doubtful.add(added);
       });
       return static_cast<uint32_t>(bits(doubtful.found) != 0) << r;
+    } else if (pass.smooth >> r & 1) {
+      SlopedTerms<T> seen(bounds);
+      add_careful(r, careful, [&](int64_t i, const CarefulTerms<T>& added) {
+        store<T>(terms(r) + i, added.r);
+        store<T>(changes(r) + i, added.power - added.r);
+        seen.add(added);
+      });
+      store<T>(least_w_ + r * lanes<T>, seen.least_w);
+      vanishing_ |= static_cast<uint32_t>(bits(seen.vanishing) != 0) << r;
+    } else {
+      add_careful(r, careful);
     }
     return 0;
   }
 
   struct Ignore {
     template <class Terms>
-    void operator()(T*, const Terms&) const {}
+    void operator()(int64_t, const Terms&) const {}
   };
 
-  // The sums of a row's terms, times `unit`; calls visit(x, terms) for every vector x. Stretches of so many vectors are
-  // added up without compensation: rounding does not grow with the row, and the sum of two equal terms is exact.
-  template <int vectors, class Terms, class Visit = Ignore>
-  REGMAX_INLINE void add_terms(int r, double (&sums)[3][lanes<T>], double unit, const Terms& terms_of,
-                               const Visit& visit = {}) {
-    constexpr int64_t stretch = vectors * lanes<T>;
-    T* const x = scores(r);
-    LaneSum<T> totals[3];
-    for (int64_t begin = 0; begin < counts_[r]; begin += stretch) {
-      const int64_t end = counts_[r] - begin < stretch ? counts_[r] : begin + stretch;
-      Vec<T> s{}, c{}, rw{};
-      for (int64_t i = begin; i < end; i += lanes<T>) {
-        const auto terms = terms_of(load(x + i));
-        visit(x + i, terms);
-        s += terms.r;
-        c += terms.power;
-        if (Powers::needs_r) rw += terms.rw;
+  // The sums of a row's rough terms, by lane.
+  template <class Terms>
+  REGMAX_INLINE void add_rough(int r, const Terms& terms_of) {
+    const T* const x = scores(r);
+    Vec<T> sums[3][step_vectors] = {};
+    for (int64_t i = 0; i < counts_[r]; i += step) {
+#pragma GCC unroll 1  // powers are loops of their own
+      for (int k = 0; k < step_vectors; ++k) {
+        const PowerTerms<T> terms = terms_of(load(x + i + k * lanes<T>));
+        sums[0][k] += terms.r;
+        sums[1][k] += terms.power;
+        if (Powers::needs_r) sums[2][k] += terms.rw;
       }
-      totals[0].add(s);
-      totals[1].add(c);
-      if (Powers::needs_r) totals[2].add(rw);
     }
-    for (int k = 0; k < 3; ++k) sums[k][r] = sum_lanes(totals[k].total) * unit;
+    for (int n = 0; n < 3; ++n) sums_of_[n][r] = add_halves(sums[n][0] + sums[n][1]);
+  }
+
+  // The sums of a row's careful terms; calls visit(i, terms) for every vector. They are compensated after every step:
+  // rounding does not grow with the row, and the sum of two equal terms is exact.
+  template <class Terms, class Visit = Ignore>
+  REGMAX_INLINE void add_careful(int r, const Terms& terms_of, const Visit& visit = {}) {
+    const T* const x = scores(r);
+    LaneSum<T> totals[3];
+    for (int64_t i = 0; i < counts_[r]; i += step) {
+      Vec<T> sums[3] = {};
+#pragma GCC unroll 1
+      for (int k = 0; k < step; k += lanes<T>) {
+        const CarefulTerms<T> terms = terms_of(load(x + i + k));
+        visit(i + k, terms);
+        sums[0] += terms.r;
+        sums[1] += terms.power;
+        if (Powers::needs_r) sums[2] += terms.rw;
+      }
+      totals[0].add(sums[0]);
+      totals[1].add(sums[1]);
+      if (Powers::needs_r) totals[2].add(sums[2]);
+    }
+    for (int n = 0; n < 3; ++n) sums_of_[n][r] = add_halves(totals[n].total) * splat(1 / careful_scale<double>);
   }
 
   template <class Out>
   void write(const RowGroup<T>& rows, int r, Out& out) {
-    const Vec<T> sum = splat(sums_[r]);
+    const Vec<T> sum = splat(sums_[r]), inverse = splat(1 / sums_[r]);
     const T* values = values_[r];
     const uint64_t* const words = words_ + r * words_of(rows.d);
     auto row = out.begin_whole(r);
@@ -263,7 +329,7 @@ class PowerRows {
       } else {
         for (int c = 0; c < size; ++c) {
           const uint32_t chosen = lanes_of<T>(word, c * lanes<T>);
-          const Vec<T> weights = share_of<T>(expand(chosen, load(values)), sum);
+          const Vec<T> weights = share_of<T>(expand(chosen, load(values)), sum, inverse);
           values += __builtin_popcount(chosen);
           const uint32_t positive = bits(greater(weights, Vec<T>{}));
           support |= static_cast<uint64_t>(positive) << (c * lanes<T>);
@@ -275,11 +341,16 @@ class PowerRows {
     out.end_whole(r);
   }
 
+  // Passes take two vectors at a time: most loops end where the row's neighbours' do.
+  static constexpr int step_vectors = 2, step = step_vectors * lanes<T>;
   static constexpr int64_t few_stride = few_powers + lanes<T>;
 
   uint64_t* words_;
-  T* copies_;
+  T *copies_, *terms_, *changes_;
   int64_t copy_stride_;
+  Vec<double> sums_of_[3][lanes<T>] = {};  // S, C, R of every row, by lane
+  T least_w_[lanes<T> * lanes<T>] = {};
+  uint32_t vanishing_ = 0;
   int64_t counts_[lanes<T>];
   const T* values_[lanes<T>];  // the terms r of a row's candidates, scaled
   int integers_[lanes<T>];     // 1/a - 1 of the rows for which it is an integer, else 0

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "simd/vector.hpp"
 
@@ -57,6 +58,42 @@ inline void sort_lanes(const Vec<T>* x, int count, Vec<T>* sorted) {
   if (count <= 8) return sort_columns<8, T>(x, count, sorted);
   if (count <= 16) return sort_columns<16, T>(x, count, sorted);
   return sort_columns<32, T>(x, count, sorted);
+}
+
+// The larger and the smaller of two integers.
+template <class V>
+struct Ranks {
+  V of;
+
+  friend Ranks larger(Ranks a, Ranks b) { return {a.of > b.of ? a.of : b.of}; }
+  friend Ranks smaller(Ranks a, Ranks b) { return {a.of > b.of ? b.of : a.of}; }
+};
+
+template <int n, class T>
+inline void sort_size_columns(const Vec<T>* x, int count, Vec<T>* sizes, Where<T>* negative) {
+  constexpr Int<T> lowest = std::numeric_limits<Int<T>>::min(), most = std::numeric_limits<Int<T>>::max();
+  const Vec<T> zero{};
+  // A size and, in the last bit, its sign; they compare like the sizes.
+  Ranks<IntVec<T>> v[n];
+  for (int k = 0; k < n; ++k) {
+    const IntVec<T> own = (IntVec<T>)(k < count ? x[k] : zero);
+    v[k].of = ((own << 1) - (own >> (8 * sizeof(T) - 1))) ^ lowest;
+  }
+  constexpr Network<n> network;
+  run_network<n>(v, std::make_index_sequence<network.length>());
+  for (int k = 0; k < n; ++k) {
+    const IntVec<T> key = v[k].of ^ lowest;
+    sizes[k] = (Vec<T>)((key >> 1) & most);
+    negative[k] = has_bit(key, 0);
+  }
+}
+
+// Sorts the sizes |x| of `count` columns of finite numbers in decreasing order, with their signs; after them are zeros.
+template <class T>
+inline void sort_sizes(const Vec<T>* x, int count, Vec<T>* sizes, Where<T>* negative) {
+  if (count <= 8) return sort_size_columns<8, T>(x, count, sizes, negative);
+  if (count <= 16) return sort_size_columns<16, T>(x, count, sizes, negative);
+  return sort_size_columns<32, T>(x, count, sizes, negative);
 }
 
 }  // namespace regmax::REGMAX_ISA

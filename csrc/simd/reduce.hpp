@@ -29,6 +29,16 @@ inline double sum_lanes(Vec<double> v) {
 typedef float HalfVector __attribute__((vector_size(vector_bytes / 2)));
 
 // The two halves of a vector, in double, and the inverse.
+#if defined(__AVX512F__)  // the compiler's own code goes through memory
+inline void widen(Vec<float> v, Vec<double>* wide) {
+  wide[0] = _mm512_cvtps_pd(_mm512_castps512_ps256(v));
+  wide[1] = _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
+}
+
+inline Vec<float> narrow(const Vec<double>* wide) {
+  return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(wide[0])), _mm512_cvtpd_ps(wide[1]), 1);
+}
+#else
 inline void widen(Vec<float> v, Vec<double>* wide) {
   HalfVector halves[2];
   std::memcpy(halves, &v, sizeof v);
@@ -42,6 +52,7 @@ inline Vec<float> narrow(const Vec<double>* wide) {
   std::memcpy(&v, halves, sizeof v);
   return v;
 }
+#endif
 
 // The sum of the two halves of a vector, in double; vectors of double stay as they are.
 REGMAX_INLINE Vec<double> add_halves(Vec<float> v) {

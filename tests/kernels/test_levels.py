@@ -55,3 +55,17 @@ def test_rows_of_different_lengths_and_strengths(kind: str, lam: float, gamma: f
     keep = np.arange(200) < np.random.default_rng(1).integers(1, 201, size=(len(x), 1))
     expected = reference.argmax("fusedmax", x.astype(np.float64), keep, lam, gamma=gamma)
     assert_same(native.argmax("fusedmax", x, keep, lam, gamma=gamma), expected)
+
+
+@pytest.mark.parametrize("d", [16, 40, 128, 300])
+@pytest.mark.parametrize("gamma", [1.0, 1.7])
+def test_few_candidates_of_coarse_scores(d: int, gamma: float) -> None:
+    """Scores that are multiples of 1/8 put weights on the threshold and duals on their bounds, beside masks too."""
+    rng = np.random.default_rng(d)
+    x = (rng.integers(-24, 24, size=(4000, d)) / 8).astype(np.float32)
+    keep = rng.random(x.shape) < 0.9
+    for lam in (0.0625, 0.125, 0.25):
+        for mask in (None, keep):
+            y = native.argmax("fusedmax", x, mask, lam, gamma=gamma)
+            expected = native.argmax("fusedmax", x.astype(float), mask, lam, gamma=gamma)
+            assert_same(y, expected)

@@ -66,6 +66,20 @@ def test_strengths_of_other_rows_change_no_bit(kernel: str, d: int) -> None:
 
 
 @pytest.mark.pairs
+@pytest.mark.parametrize("alpha", [1.05, 1.2, 1.25, 4 / 3, 1.5])
+@pytest.mark.parametrize("tier", [None, *TIERS])
+@lengths
+def test_jacobian_of_entmax_keeps_its_digits(alpha: float, d: int, tier: str | None) -> None:
+    y = native.argmax("entmax", rows(d), None, alpha)
+    v = np.random.default_rng(1).standard_normal(y.shape).astype(np.float32)
+    exact = native.jacobian_product("entmax", y.astype(np.float64), v.astype(np.float64), None, alpha)
+    with forced_tier(tier):
+        product = native.jacobian_product("entmax", y, v, None, alpha)
+    size = np.abs(v).max() * y.max(axis=1, keepdims=True) ** (2 - alpha)  # of diag(y^(2-alpha))
+    assert (np.abs(product - exact) / size).max() < 4e-6
+
+
+@pytest.mark.pairs
 @pytest.mark.parametrize("p", [1.006, 1.01, 1.03, 1.1, 1.5, 1.99])
 @pytest.mark.parametrize("tier", [None, *TIERS])
 @lengths

@@ -203,3 +203,15 @@ def test_proximal_operators_too(kernel: str, gamma: float) -> None:
     step = 1e-6
     up, down = (native.argmax(kernel, x, theta=0.05, gamma=gamma + sign * step) for sign in (1, -1))
     np.testing.assert_allclose(grads[1], ((up - down) / (2 * step) * v).sum(-1), rtol=1e-5, atol=1e-6)
+
+
+@mappings
+@pytest.mark.parametrize("dtype", [torch.float32, DOUBLE], ids=str)
+def test_results_that_bypass_the_caches_are_the_same(case: str, dtype: torch.dtype) -> None:
+    """The core writes large products from a copy of each group of rows, which the strengths' gradients read."""
+    few, repeats, d = 37, 150, 128
+    assert few * repeats * d * 4 > 2**21  # runtime/tuning.hpp: streamed_bytes
+    x, v = scores(few, d).to(dtype), scores(few, d, 1).to(dtype)
+    many = gradients(case, x.repeat(repeats, 1), v.repeat(repeats, 1), shape=(few * repeats, 1))
+    for large, small in zip(many, gradients(case, x, v, shape=(few, 1)), strict=True):
+        assert torch.equal(large, small.repeat(repeats, 1))

@@ -117,6 +117,8 @@ def argmax(omega: Regularizer, x: NDArray[Any], dim: int, gamma: Any, mask: Any)
 
 def _argmax_rows(omega: KernelRegularizer, rows: Rows) -> NDArray[Any]:
     first, *later = omega.steps or (omega.kernel,)
+    if later == ["sparsemax"] and _kernels(first) is native:
+        first = native.LEADING.get(first, first)
     y = _kernels(first).argmax(first, rows.x, rows.keep, rows.theta, gamma=rows.gamma)
     for kernel in later:
         y = _kernels(kernel).argmax(kernel, y, kept(rows), None)

@@ -118,6 +118,8 @@ def _argmax_rows(omega: KernelRegularizer, rows: Rows) -> Tensor:
     if omega.kernel == "softmax":
         return _softmax(rows)
     first, *later = omega.steps or (omega.kernel,)
+    if later == ["sparsemax"] and autograd.has_kernel(rows.x, first) and _is_plain_call(rows):
+        first = native.LEADING.get(first, first)
     y = _apply(rows, first)
     for kernel in later:
         y = _apply(rows._replace(x=y, keep=_deletions(rows), theta=None, gamma=1.0), kernel)

@@ -23,6 +23,8 @@ from regmax.frontends.torch.modes import is_plain, nested_forward_mode
 from regmax.kernels import KERNELS, native, tensors
 
 Theta = Tensor | float | None
+# The kernel whose Jacobian is that of a leading one, for the same directions.
+_WHOLE = {leading: kernel for kernel, leading in native.LEADING.items()}
 
 # A Function without functorch: its `apply` skips the check for transforms, which `is_plain` has made.
 PlainFunction: Any = getattr(torch_function, "_SingleLevelFunction", Function)
@@ -64,6 +66,7 @@ def product(
     batched = is_legacy_batchedtensor(v)  # by `autograd.grad(..., is_grads_batched=True)`
     if core and not batched and not is_grad_enabled() and is_plain(v):
         return ops.call_jacobian_product(v, y, bits, keep, *_split(theta), 1.0, kernel)
+    kernel = _WHOLE.get(kernel, kernel)
     if _on_accelerator(v, y, kernel):
         return accelerators.product(v, y, keep, theta, kernel)
     if not core or batched or not KERNELS[kernel].constant_jacobian:
@@ -168,6 +171,7 @@ def _differentiable_grads(
     kernel: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of the scores and of each row's theta and gamma, differentiable any number of times."""
+    kernel = _WHOLE.get(kernel, kernel)
     kept = structure.kept_mask(bits, y.shape[-1]) if bits is not None and bits.shape[0] == 3 else keep
     x_grad = product(v, y, bits, keep, theta, kernel) / gamma
     by_theta = tensors.theta_gradient(kernel, y, kept, theta)

@@ -18,11 +18,12 @@ from regmax.kernels.native.library import (
     use_instruction_set,
     use_int8_screen,
 )
-from regmax.kernels.native.rows import CHAINED, CODES, argmax, jacobian_product, prox_owl
+from regmax.kernels.native.rows import CHAINED, CODES, LEADING, argmax, jacobian_product, prox_owl
 
 __all__ = [
     "CHAINED",
     "CODES",
+    "LEADING",
     "ScreenCounts",
     "argmax",
     "available",

@@ -15,6 +15,10 @@ from regmax.kernels import KERNELS, reference
 from regmax.kernels.native.library import core
 
 CODES = {name: code for code, (name, kernel) in enumerate(KERNELS.items()) if kernel.core}
+# Kernels of the core alone: what computes a kernel whose result sparsemax maps next. Numbers without weight there may
+# be 0, and the Jacobian product is right for directions that are 0 where the weights are.
+LEADING = {"prox_oscar": "prox_oscar_leading"}
+CODES["prox_oscar_leading"] = 16
 # The kernels whose groups are segments: their backward pass needs the bits `joined`.
 CHAINED = frozenset(name for name, kernel in KERNELS.items() if kernel.groups == "segments")
 
