@@ -177,6 +177,13 @@ def test_a_sweep_has_a_row_for_each_configuration_and_averages_seeds_only(tmp_pa
             [{"mapping": "fusedmax", "anneal_from": 0.0}, {"mapping": "fusedmax"}],
             ["fusedmax, anneal_from=0", "fusedmax, anneal_from=4"],
         ),
+        (
+            [
+                {"mapping": "fusedmax"},
+                {"mapping": "fusedmax", "lam": 1.0, "grow_begin": 0.4, "grow_end": 0.7},
+            ],
+            ["fusedmax, lam=0.1", "fusedmax, grow_begin=0.4, grow_end=0.7, lam=1"],
+        ),
     ],
 )
 def test_rows_are_named_by_what_differs(

@@ -11,7 +11,8 @@ Configuration = Mapping[str, Any]
 _NOT_COMPARED = ("seed", "tensorboard", "save_every", "device")
 _STRENGTHS = ("gamma", "lam", "p", "alpha")
 # These help a mapping to learn, so they are compared between runs of one mapping only.
-_SCHEDULE = ("anneal_from", "anneal_begin", "anneal_end", "grow_begin", "grow_end")
+_GROWTH = ("grow_begin", "grow_end")  # not named for a lam that does not grow
+_SCHEDULE = ("anneal_from", "anneal_begin", "anneal_end", *_GROWTH)
 
 
 def key(config: Configuration) -> tuple[tuple[str, Any], ...]:
@@ -58,7 +59,7 @@ def _differences(config: Configuration, configs: Sequence[Configuration]) -> lis
     alike = [other for other in configs if other["mapping"] == config["mapping"]]
     shown = []
     for name in dict(key(config)):
-        if name in ("task", "mapping"):
+        if name in ("task", "mapping") or (name in _GROWTH and not config.get("grow_end")):
             continue
         others = alike if name in (*_STRENGTHS, *_SCHEDULE) else configs
         # Results of older versions know less of their configuration: what is unknown is no difference.
