@@ -4,6 +4,8 @@ Every process knows the whole batch and computes a part of its rows. Losses are 
 batch, and gradients are summed over the processes: the step equals that of a single process.
 """
 
+import gc
+import importlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -93,8 +95,13 @@ def join(device: str = "auto") -> Iterator[World]:
     if size == 1:
         yield World(0, 1, here)
         return
+    # Its functions take the group as a default argument: imported later, by DistributedDataParallel, they keep it alive.
+    importlib.import_module("torch.distributed.nn.functional")
     dist.init_process_group("nccl" if cuda else "gloo", timeout=_PATIENCE)
     try:
         yield World(dist.get_rank(), size, here)
     finally:
         dist.destroy_process_group()
+        # Wrapped models refer to the group, and to themselves. A group's threads end with it; a thread that outlives the
+        # interpreter and frees a tensor aborts the process.
+        gc.collect()
