@@ -1,6 +1,6 @@
 """Compile every Triton kernel offline, without a GPU, and print its registers, shared memory and stack.
 
-    python tools/compile_kernels.py                      # all kernels, all targets: a table for docs/gpu.md
+    python tools/compile_kernels.py                      # all kernels, all targets
     python tools/compile_kernels.py --only fusedmax --target sm_90
 
 Must run without TRITON_INTERPRET: the decorator chooses between interpreter and compiler.

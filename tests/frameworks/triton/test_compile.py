@@ -1,6 +1,6 @@
 """Offline compilation: every kernel compiles for NVIDIA and AMD without a GPU, and needs no stack.
 
-`tools/compile_kernels.py` without arguments compiles all cases, and makes the table of docs/gpu.md.
+`tools/compile_kernels.py` without arguments compiles all cases; docs/gpu.md has the most that a kernel takes.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from regmax.kernels.triton.products import row_products
 from regmax.kernels.triton.row_kernels import row_candidates, row_weights
 
 # Rows and slots of a tile, for rows of up to 32 scores and for all others. Larger tiles of scans spill registers:
-# docs/gpu.md has the table.
+# `tools/compile_kernels.py` prints what each takes.
 TILES = [(16, 32), (4, 128)]
 wrap_triton = getattr(torch.library, "wrap_triton", lambda kernel: kernel)
 CHUNK = 1024  # scores that a program of `long_rows` reads at a time
