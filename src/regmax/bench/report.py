@@ -79,7 +79,11 @@ class Report:
     @classmethod
     def read(cls, path: Path) -> "Report":
         """Read a report written by `write`."""
-        record = json.loads(path.read_text())
+        return cls.of(json.loads(path.read_text(encoding="utf-8")))
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> "Report":
+        """The report of a record that `write` made."""
         results = [Result(**result) for result in record["results"]]
         growth = [Growth(**point) for point in record["growth"]]
         known = {name: record[name] for name in ("machine", "settings", "attention", "complete")}

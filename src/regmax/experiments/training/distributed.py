@@ -95,13 +95,14 @@ def join(device: str = "auto") -> Iterator[World]:
     if size == 1:
         yield World(0, 1, here)
         return
-    # Its functions take the group as a default argument: imported later, by DistributedDataParallel, they keep it alive.
+    # Its functions take the group as a default argument: if DistributedDataParallel imports them later, they keep it
+    # alive.
     importlib.import_module("torch.distributed.nn.functional")
     dist.init_process_group("nccl" if cuda else "gloo", timeout=_PATIENCE)
     try:
         yield World(dist.get_rank(), size, here)
     finally:
         dist.destroy_process_group()
-        # Wrapped models refer to the group, and to themselves. A group's threads end with it; a thread that outlives the
-        # interpreter and frees a tensor aborts the process.
+        # Wrapped models refer to the group, and to themselves. A group's threads end with it; a thread that outlives
+        # the interpreter and frees a tensor aborts the process.
         gc.collect()
