@@ -19,9 +19,7 @@ def run_two(*command: str) -> None:
     """Run a Python program in two processes of one group."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    subprocess.run(
-        [*torchrun, *command], env=environment, check=True, timeout=300, stdout=subprocess.DEVNULL
-    )
+    subprocess.run([*torchrun, *command], env=environment, check=True, timeout=300, stdout=subprocess.DEVNULL)
 
 
 def test_two_processes_make_the_steps_of_one(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import importlib
 import importlib.util
 import re
 from pathlib import Path
@@ -46,6 +47,11 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     # The gallery is written when the site is built, and then Sphinx checks the links to it.
     written = [link for link in links if "gallery/" not in link]
     assert [link for link in written if not (page.parent / link).exists()] == []
+
+
+def test_tables_of_benchmarks_come_from_the_kept_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    assert importlib.import_module("page").main(["--check"]) == 0
 
 
 def test_tables_of_results_come_from_the_kept_runs() -> None:
