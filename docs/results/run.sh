@@ -90,8 +90,16 @@ mappings=(fusedmax entmax oscarmax softmax sparsemax sqpnormmax)
 for task in en-de summarization de-en; do
   for mapping in fusedmax entmax oscarmax; do one "$task" "$mapping" "${seeds[0]}"; done
 done
-for lam in 0.3 3; do grown "$lam" "${seeds[0]}"; done
-for task in entailment en-de summarization de-en; do
+for lam in 0.3 1.5 3; do grown "$lam" "${seeds[0]}"; done
+for task in entailment en-de; do
+  for seed in "${seeds[@]}"; do
+    for mapping in "${mappings[@]}"; do one "$task" "$mapping" "$seed"; done
+  done
+done
+for seed in "${seeds[@]}"; do
+  for mapping in softmax sparsemax fusedmax entmax; do one summarization "$mapping" "$seed"; done
+done
+for task in summarization de-en; do
   for seed in "${seeds[@]}"; do
     for mapping in "${mappings[@]}"; do one "$task" "$mapping" "$seed"; done
   done
