@@ -80,16 +80,24 @@ inline int64_t collect(const PanelRow& row, Vec<float> level, int32_t* places) {
   return collect_chosen(row, level, places, [&](int64_t p) { return row.hits(p, row.bound(p, level)); });
 }
 
-// The same without places that a PruningCut leaves out whose levels are at least as high: those that are certainly
-// below `high`, unless both neighbours may be above `low`. As there, what lies beyond the ends of a word or of the row
-// counts as high, and here also what lies beyond the ends of a panel (docs/derivations/int8.md).
-inline int64_t collect_pruned(const PanelRow& row, float low, float high, int32_t* places) {
-  return collect_chosen(row, splat(low), places, [&](int64_t p) {
-    const uint64_t found = row.hits(p, row.bound(p, splat(low))), strong = row.hits(p, row.bound(p, splat(high)));
+// Lower bounds of the levels of a tier's PruningCut.
+struct PruningLevels {
+  float low, high, alone;
+};
+
+// The same without places that the cut leaves out: those that are certainly below `high`, unless both neighbours may
+// be above `low`; and those certainly below `alone` of which no neighbour is left. As there, what lies beyond the ends
+// of a word or of the row counts as high, and here also what lies beyond the ends of a panel
+// (docs/derivations/int8.md).
+inline int64_t collect_pruned(const PanelRow& row, const PruningLevels& levels, int32_t* places) {
+  return collect_chosen(row, splat(levels.low), places, [&](int64_t p) {
+    const auto hits = [&](float level) { return row.hits(p, row.bound(p, splat(level))); };
+    const uint64_t found = hits(levels.low), strong = hits(levels.high);
     const int64_t first = p * screen_panel, left = row.length - first;
     const uint64_t begins = uint64_t{1} << (-first & 63) | 1;  // of the panel, and of a word in it
     const uint64_t ends = begins >> 1 | uint64_t{1} << ((left < screen_panel ? left : screen_panel) - 1);
-    return found & (strong | ((found << 1 | begins) & (found >> 1 | ends)));
+    const uint64_t chosen = found & (strong | ((found << 1 | begins) & (found >> 1 | ends)));
+    return chosen & (hits(levels.alone) | chosen << 1 | begins | chosen >> 1 | ends);
   });
 }
 

@@ -71,7 +71,8 @@ class ScreenedGroup final : public ApproximateScores, public BoundedScores<float
       // A deleted score may separate scores that are neighbours: then nothing is pruned.
       const bool prunes = highs[r] > levels_[r] && !has_deleted[r];
       const auto find = [&](const PanelRow& row, int32_t* found) {
-        return prunes ? collect_pruned(row, levels_[r], highs[r], found) : collect(row, splat(levels_[r]), found);
+        return prunes ? collect_pruned(row, {levels_[r], highs[r], floors_[r]}, found)
+                      : collect(row, splat(levels_[r]), found);
       };
       if (!collect_row(r, find)) wanted &= ~(1u << r);
     }

@@ -6,7 +6,9 @@
 //
 // Pruning. The support maximises sum (x_i - tau) - lam (number of its ends) over sets of positions, where tau
 // >= tau_sparsemax - 2 lam. Removing scores at or below tau from one end of a segment saves as many edges as it
-// costs, so they are not in the support unless higher scores, or the row's ends, lie on both sides of them.
+// costs, so they are not in the support unless higher scores, or the row's ends, lie on both sides of them. A candidate
+// without another beside it has two edges of its own, unless it is at an end of the row: it has no weight at or below
+// tau + 2 lam, hence none at or below tau_sparsemax.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +44,8 @@ struct Fusedmax : HasLam, PenalisedNorm<Fusedmax> {
 
     // A deleted score may separate scores that are neighbours: then nothing is pruned.
     PruningCut<T> row_cut(int r, T cut, T gamma, bool may_have_deleted) const {
-      return {cut, may_have_deleted ? cut : cut + gamma * slack_[r]};
+      const T slack = may_have_deleted ? T(0) : gamma * slack_[r];
+      return {cut, cut + slack, cut + 2 * slack};
     }
 
     // False for rows that are better solved whole, and for rows in which a neighbour of a candidate is -inf:

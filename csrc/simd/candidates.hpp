@@ -69,17 +69,21 @@ struct Cut {
 
   static constexpr bool prunes = false;
   REGMAX_INLINE uint32_t strong(Vec<T>) const { return 0; }
+  REGMAX_INLINE uint32_t stands_alone(Vec<T>) const { return 0; }
 };
 
-// Those above `low` only if they are above `high`, or in a run between such scores or at an end of the row.
+// Those above `low` only if they are above `high`, or in a run between such scores or at an end of the row; and of
+// these, those without another beside them only if they are above `alone`.
 template <class T>
 struct PruningCut {
-  Vec<T> low, high;
+  Vec<T> low, high, alone;
 
-  PruningCut(T low_level, T high_level) : low(splat(low_level)), high(splat(high_level)) {}
+  PruningCut(T low_level, T high_level, T alone_level)
+      : low(splat(low_level)), high(splat(high_level)), alone(splat(alone_level)) {}
 
   static constexpr bool prunes = true;
   REGMAX_INLINE uint32_t strong(Vec<T> relative) const { return bits(not_at_most(relative, high)); }
+  REGMAX_INLINE uint32_t stands_alone(Vec<T> relative) const { return bits(not_at_most(relative, alone)); }
 };
 
 // The bits of one word; `size` is 64, or the number of scores in the last word.
@@ -88,6 +92,13 @@ REGMAX_INLINE uint64_t chosen_bits(uint64_t found, uint64_t strong, int size) {
   if (!Cut::prunes) return found;
   const uint64_t after = size < 64 ? ~uint64_t{0} << size : 0;
   return strong | enclosed_runs(strong | after, found & ~strong);
+}
+
+// Those of `chosen` that have another beside them or are among those that `stand_alone`. What lies beyond the word's
+// ends, or the row's, is not known.
+inline uint64_t without_lone_bits(uint64_t chosen, uint64_t stand_alone, int size) {
+  const uint64_t ends = 1 | uint64_t{1} << (size - 1);
+  return chosen & (stand_alone | chosen << 1 | chosen >> 1 | ends);
 }
 
 // One word of find_candidates: of min(left, 64) scores.
@@ -105,6 +116,11 @@ REGMAX_INLINE int word_candidates(const T* x, int64_t left, Vec<T> top, const Cu
   *word = found = chosen_bits<T, Cut>(found, strong, size);
   int count = 0;
   if (found) {
+    if (Cut::prunes) {
+      uint64_t alone = 0;
+      for (int c = 0; c < size; c += w) alone |= static_cast<uint64_t>(cut.stands_alone(relative[c / w])) << c;
+      *word = found = without_lone_bits(found, alone, size);
+    }
     for (int c = 0; c < size; c += w) count += append<T>(candidates + count, lanes_of<T>(found, c), relative[c / w]);
   }
   return count;
@@ -139,6 +155,12 @@ inline int64_t long_candidates(const T* x, int64_t d, Vec<T> top, const Cut& cut
     for (uint64_t some = mark_candidates<T>(x + i, whole, top, cut, words + i / 64); some && count <= most;
          some &= some - 1) {
       const int64_t word = i / 64 + __builtin_ctzll(some);
+      if (Cut::prunes) {
+        uint64_t alone = 0;
+        for (int c = 0; c < 64; c += lanes<T>)
+          alone |= static_cast<uint64_t>(cut.stands_alone(load(x + 64 * word + c) - top)) << c;
+        words[word] = without_lone_bits(words[word], alone, 64);
+      }
       for (int c = 0; c < 64; c += lanes<T>) {
         count += append<T>(candidates + count, lanes_of<T>(words[word], c), load(x + 64 * word + c) - top);
       }
@@ -171,12 +193,12 @@ struct ListedScores {
   int64_t count;
 };
 
-// Marks the scores of a list that a cut keeps: as chosen_bits, but without a branch on each word or score, which would
-// often be mispredicted. A score that is not strong is kept if its run begins and ends beside strong ones or at the end
-// of a word or of the row.
+// Marks the scores of a list that a cut keeps: as chosen_bits and without_lone_bits, but without a branch on each word
+// or score, which would often be mispredicted. A score that is not strong is kept if its run begins and ends beside
+// strong ones or at the end of a word or of the row.
 template <class T>
 inline void mark_listed(const ListedScores<T>& listed, int64_t d, T top, const PruningCut<T>& cut, uint8_t* kept) {
-  const T low = cut.low[0], high = cut.high[0];
+  const T low = cut.low[0], high = cut.high[0], alone = cut.alone[0];
   const auto is_strong = [&](int64_t k) { return !(listed.scores[k] - top <= high); };
   bool begun = false, ended = false;
   for (int64_t k = 0, last = -2; k < listed.count; last = listed.places[k++]) {
@@ -188,6 +210,14 @@ inline void mark_listed(const ListedScores<T>& listed, int64_t d, T top, const P
     const int64_t place = listed.places[k];
     const bool precedes = (place % 64 == 63) | (place == d - 1) | (ended & (place == last - 1));
     kept[k] = ended = is_strong(k) | ((kept[k] != 0) & precedes);
+  }
+  // A score that is dropped had no other beside it, so the order does not matter.
+  for (int64_t k = 0; k < listed.count; ++k) {
+    const int64_t place = listed.places[k];
+    const bool before = (place % 64 == 0) | ((k > 0 && listed.places[k - 1] == place - 1) & (kept[k - (k > 0)] != 0));
+    const bool last = k + 1 == listed.count, at_end = (place % 64 == 63) | (place == d - 1);
+    const bool after = at_end | ((!last && listed.places[k + 1] == place + 1) & (kept[k + !last] != 0));
+    kept[k] &= static_cast<uint8_t>(before | after | !(listed.scores[k] - top <= alone));
   }
 }
 

@@ -44,6 +44,34 @@ def test_pruned_scores_have_no_weight(tier: str | None, d: int, lam: float) -> N
     np.testing.assert_allclose(half, expected, rtol=0, atol=2e-6)
 
 
+@cache
+def lone_rows(d: int, lam: float) -> tuple[np.ndarray, np.ndarray]:
+    """A peak, and scores at all heights around its threshold without others beside them, at borders of words, too."""
+    x = []
+    for place in sorted({0, 1, 2, d // 2, 62, 63, 64, 65, 127, 128, d - 2, d - 1} & set(range(d))):
+        for height in np.arange(-4, 3.5, 0.5):
+            row = np.full(d, -3.0)
+            row[(place + 5) % d] = 1
+            row[place] = lam * height
+            x.append(row)
+    rows = np.array(x)
+    return rows, reference.argmax("fusedmax", rows, theta=lam)
+
+
+@pytest.mark.pairs
+@pytest.mark.parametrize("tier", [None, *TIERS])
+@pytest.mark.parametrize("d", [9, 64, 65, 130, 600])
+@pytest.mark.parametrize("lam", [0.02, 0.1, 0.3])
+def test_lone_scores_have_weight_above_their_own_threshold(tier: str | None, d: int, lam: float) -> None:
+    x, expected = lone_rows(d, lam)
+    assert ((expected > 0).sum(axis=1) == 2).any()
+    with forced_tier(tier):
+        y = native.argmax("fusedmax", x, theta=lam)
+        half = native.argmax("fusedmax", x.astype(np.float32), theta=lam)
+    np.testing.assert_allclose(y, expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(half, expected, rtol=0, atol=2e-6)
+
+
 @pytest.mark.parametrize("tier", [None, *TIERS])
 def test_a_deleted_score_hides_no_neighbour(tier: str | None) -> None:
     """Scores of -inf between a plateau's parts: their neighbours are adjacent."""
