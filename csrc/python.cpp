@@ -95,12 +95,12 @@ void read_mapping(Arguments& in, regmax_rows& rows) {
 }
 
 PyObject* argmax(PyObject*, PyObject* const* values, Py_ssize_t count) {
-  Arguments in(values, count, 9, 21);
+  Arguments in(values, count, 9, 22);
   if (!in.complete()) return nullptr;
   regmax_rows rows{};
   in >> rows.dtype >> rows.kernel >> rows.x >> rows.y;
   read_mapping(in, rows);
-  in >> rows.theta_grad >> rows.gamma_grad >> rows.y32 >> rows.value;
+  in >> rows.theta_grad >> rows.gamma_grad >> rows.y32 >> rows.value >> rows.read_again;
   return finish_rows(in, rows, regmax_argmax);
 }
 

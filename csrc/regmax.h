@@ -76,6 +76,7 @@ typedef struct regmax_rows {
    * needs no weights for sparsemax and fusedmax if the bits are given and no strength is learned; then y only
    * tells which rows are NaN. */
   float* y32;
+  int32_t read_again; /* argmax: y is read soon, as by gradients of strengths, and stays in the caches */
 } regmax_rows;
 
 /* Reads x; writes y, the mapping of every row, and, unless they are NULL, support, joined, kept, max_Omega as value

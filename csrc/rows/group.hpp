@@ -45,6 +45,7 @@ struct Rows {
   Mask mask;
   Strength theta, gamma;
   double *value, *theta_grad, *gamma_grad;
+  bool read_again;  // y is read soon: it is not streamed
   // Rows in half precision (half_rows.hpp).
   bool in_cache = false;             // blocks of rows are converted in scratch memory: nothing is streamed
   const uint16_t* halves = nullptr;  // y of a Jacobian product if `y` is nullptr: it tells which rows are NaN
@@ -53,7 +54,7 @@ struct Rows {
   bool has_gamma() const { return gamma.per_row || gamma.shared != 1; }
   // Whether numbers of each row are wanted, which are computed from the row's result.
   bool has_row_numbers() const { return value || theta_grad || gamma_grad; }
-  bool may_stream() const { return !in_cache && !has_row_numbers(); }
+  bool may_stream() const { return !in_cache && !read_again && !has_row_numbers(); }
 
   // Whether a weight of row i is NaN.
   bool is_nan(int64_t i) const {
@@ -87,7 +88,8 @@ inline Rows<T> typed_rows(const regmax_rows& r) {
           {r.gamma, r.gammas},
           r.value,
           r.theta_grad,
-          r.gamma_grad};
+          r.gamma_grad,
+          r.read_again != 0};
 }
 
 // Rows of scores that are known by bounds: those that may be above a level are computed when a tier asks for them.

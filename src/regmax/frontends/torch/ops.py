@@ -153,7 +153,7 @@ def call_argmax_learned(
     (thetas, one_theta), (gammas, one_gamma) = _split(theta), _split(gamma)
     optional, _owners = _more_arguments(x, bits, mask, thetas, gammas)
     code, threads = native.CODES[kernel], get_num_threads()
-    more = *optional, None, None, None if y32 is None else y32.data_ptr()
+    more = *optional, None, None, None if y32 is None else y32.data_ptr(), None, bits is not None
     pointers = x.data_ptr(), y.data_ptr()
     native.core.argmax(_code(x), code, *pointers, n, d, one_theta, one_gamma, threads, *more)
     return y
