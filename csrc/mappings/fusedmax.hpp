@@ -33,6 +33,9 @@ struct Fusedmax : HasLam, PenalisedNorm<Fusedmax> {
   static double cut_slack(double lam) { return 4 * lam; }
   static double prune_slack(double lam) { return 2 * lam; }
   static constexpr int64_t least_screened = least_screened_row;
+  // With a larger lam float rows go to the level tier; others would not be accurate in the arithmetic of T.
+  template <class T>
+  static constexpr T most_lane_theta = sizeof(T) == sizeof(float) ? T(most_lane_lam) : T(1);
 
   template <class T>
   class Lanes {
@@ -51,7 +54,6 @@ struct Fusedmax : HasLam, PenalisedNorm<Fusedmax> {
     // False for rows that are better solved whole, and for rows in which a neighbour of a candidate is -inf:
     // deletion changes adjacency.
     bool add_row(int r, const ScreenedRow<T>& row) {
-      if (row.theta > 1) return false;  // arithmetic in T would be less accurate than the scores
       if (whole<T> != Whole::no && row.count == row.length && row.count > long_chain) return false;
       const Adjacency a = find_adjacency(row.words, row.length, row.count);
       adjacent_[r] = static_cast<Int<T>>(a.adjacent);

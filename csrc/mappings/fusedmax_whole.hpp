@@ -3,6 +3,7 @@
 // level tier.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "algorithms/lane_simplex.hpp"
@@ -70,17 +71,22 @@ class WholeSegments {
   bool copy_flat(const float* x, int64_t length, int r) {
     if (length > LaneStrings::longest || !(lam_[r] > 0)) return false;
     const V first = splat(x[0]);
-    V high = first, low = first, sum{};
+    V high = first, low = first, sum{}, squares{};
     for (int64_t i = 0; i < length; i += lanes<float>) {
-      const V v = load_left(x + i, length - i, x[0]);
+      const V v = load_left(x + i, length - i, x[0]), step = v - first;
       high = larger(v, high);
       low = smaller(v, low);
-      sum += v - first;
+      sum += step;
+      squares += step * step;
     }
-    const float mean = static_cast<float>(sum_lanes(sum) / static_cast<double>(length));  // less x[0]
+    const double size = static_cast<double>(length), shift = sum_lanes(sum) / size;
+    const auto mean = static_cast<float>(shift);  // less x[0]
     const float above = flat_lams * lam_[r] + flat_shares / static_cast<float>(length);
     const uint32_t far_above = bits(not_at_most(high - first, splat(mean + above)));
     if (far_above || bits(not_at_most(splat(mean - 8), low - first))) return false;
+    const double spread = std::sqrt(larger(sum_lanes(squares) / size - shift * shift, 0.0));
+    const double pooled = smaller(spread / (pooled_lams * static_cast<double>(lam_[r])), 1.0) * spread;
+    if (pooled * size > (spread > static_cast<double>(lam_[r]) ? 1 : flat_spread)) return false;
     float* const copy = copies() + r * w_.copy_stride;
     for (int64_t i = 0; i < length; i += lanes<float>) {
       store<float>(copy + i, load_left(x + i, length - i, x[0]) - first - splat(mean));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "mappings/tiers.hpp"
@@ -18,6 +19,13 @@ constexpr int maxima_vectors = 1;
 template <class Lanes>
 constexpr int maxima_vectors<Lanes, std::void_t<decltype(Lanes::maxima_vectors)>> = Lanes::maxima_vectors;
 
+// Rows with a larger strength are left at once.
+template <class T, class Mapping, class = void>
+constexpr T most_lane_theta = std::numeric_limits<T>::infinity();
+template <class T, class Mapping>
+constexpr T most_lane_theta<T, Mapping, std::void_t<decltype(Mapping::template most_lane_theta<T>)>> =
+    Mapping::template most_lane_theta<T>;
+
 template <class T, class Mapping>
 class LaneRows {
  public:
@@ -25,11 +33,13 @@ class LaneRows {
 
   // Maps the `wanted` rows of a group; returns the bits of those that are left.
   template <class Out>
-  uint32_t run(const RowGroup<T>& rows, uint32_t wanted, Out& out) {
+  uint32_t run(const RowGroup<T>& rows, uint32_t all, Out& out) {
+    const uint32_t wanted = all & ~bits(greater(load(rows.theta), splat(most_lane_theta<T, Mapping>)));
+    doubtful_ = 0;
+    if (!wanted) return all;
     find_cuts(rows, wanted);
     uint32_t left = screen(rows, wanted);
-    doubtful_ = 0;
-    if ((left & wanted) == wanted) return wanted;
+    if ((left & wanted) == wanted) return all;
     const uint32_t screened = wanted & ~left;
     left |= solve();
     if constexpr (Mapping::joins == Joins::neighbours) doubtful_ = screened & mapping_.doubtful_lanes();
@@ -46,7 +56,7 @@ class LaneRows {
       }
       out.write_candidates(r, values(r), words_ + r * words, p_.counts[r], joined);
     }
-    return left & wanted;
+    return (left & wanted) | (all & ~wanted);
   }
 
   // The rows of the last call that were left because rounding may have decided something, and the bits of their

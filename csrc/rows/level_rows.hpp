@@ -1,10 +1,12 @@
 // The level tier: rows of which a tier's cut excludes too little, or in which it left a decision. Level sets
-// (algorithms/lane_levels.hpp) leave few candidates. Up to max_candidates are solved exactly, one row per lane; the
-// scalar tier solves the others.
+// (algorithms/lane_levels.hpp) leave few candidates, which are solved exactly, one row per lane: up to max_candidates
+// side by side (algorithms/lane_exact_chains.hpp), more by strings (algorithms/exact_segments.hpp). The scalar tier
+// solves what rounding may decide, and rows in which strings are slow.
 #pragma once
 
 #include <cstdint>
 
+#include "algorithms/exact_segments.hpp"
 #include "algorithms/lane_exact_chains.hpp"
 #include "algorithms/lane_levels.hpp"
 #include "rows/group.hpp"
@@ -18,13 +20,14 @@ class LevelRows {
   using T = float;
 
  public:
-  explicit LevelRows(Workspace& w) : w_(w), levels_(w.groups, w.space, w.d) {}
+  explicit LevelRows(Workspace& w) : w_(w), levels_(w.groups, w.space, w.d), segments_(w) {}
 
   // Maps the `wanted` rows of a group; returns the bits of those that are left.
   template <class Out>
   uint32_t run(const RowGroup<T>& rows, uint32_t wanted, Out& out) {
     const uint32_t known = find_levels(rows, wanted & ~overwritten(rows));
-    const uint32_t solved = solve_few(rows, known, [&](int r) { return words(rows, r); }, out);
+    uint32_t solved = solve_few(rows, known, [&](int r) { return words(rows, r); }, out);
+    solved |= solve_many(rows, known & ~solved, out);
     for (uint32_t rest = known & ~solved; rest; rest &= rest - 1) {
       const int r = __builtin_ctz(rest);
       map_known_row<T, Mapping>(r, rows.x[r], rows.length[r], words(rows, r), w_, out);
@@ -50,6 +53,26 @@ class LevelRows {
       if (filled_ == lanes<double>) solve(out);
     }
     if (filled_) solve(out);
+    return solved;
+  }
+
+  // The same for rows with any number of candidates.
+  template <class Out>
+  uint32_t solve_many(const RowGroup<T>& rows, uint32_t wanted, Out& out) {
+    uint32_t added = 0, solved = 0;
+    for (uint32_t rest = wanted; rest; rest &= rest - 1) {
+      const int r = __builtin_ctz(rest);
+      const auto source = out.scalar_row(r);
+      const bool fits = segments_.add(r, rows.x[r], rows.length[r], words(rows, r), source.theta, source.gamma);
+      added |= static_cast<uint32_t>(fits) << r;
+    }
+    if (!added) return 0;
+    for (uint32_t rest = segments_.follow(added); rest; rest &= rest - 1) {
+      const int r = __builtin_ctz(rest);
+      if (!segments_.settle(r)) continue;
+      out.write_segments(r, rows.length[r], segments_);
+      solved |= 1u << r;
+    }
     return solved;
   }
 
@@ -106,7 +129,7 @@ class LevelRows {
   static bool fits_grid(const T* x, int64_t count, double gamma) {
     double size = gamma;
     for (int64_t k = 0; k < count; ++k) size = larger(size, std::fabs(static_cast<double>(x[k])));
-    const DoubleGrid grid(size);
+    const DoubleGrid grid(size, max_candidates);
     bool fits = grid.has(gamma);
     for (int64_t k = 0; k < count; ++k) fits &= grid.has(static_cast<double>(x[k]));
     return fits;
@@ -136,6 +159,7 @@ class LevelRows {
 
   Workspace& w_;
   LaneLevels levels_;
+  ExactSegments segments_;
   ExactProblem p_;
   int filled_ = 0, row_[lanes<double>];
   const uint64_t* words_[lanes<double>];

@@ -63,6 +63,8 @@ constexpr int most_joined = 16;
 // A fusedmax row of more scores, all candidates, leaves the lane tier, where taut strings take quadratic
 // time.
 constexpr int long_chain = 16;
+// float32 rows of fusedmax with a larger lam leave the lane tier, in whose arithmetic few of them are accurate enough.
+constexpr double most_lane_lam = 0.5;
 
 // From this row length on, entmax at alpha = 1.5 finds its cut from this many vectors of maxima instead of one. Of N(0,
 // 1) rows of 2,048 scores, 0.2 % then have more than 48 candidates instead of 1 % (AVX-512). The forward pass over rows
@@ -98,6 +100,8 @@ constexpr int few_sizes = 8;
 constexpr int64_t string_readings = 6, first_readings = 128;
 // The same in lanes, from which rows go to the level tier.
 constexpr int64_t lane_readings = 4, first_lane_readings = 32;
+// The same for exact strings, from which rows go to the scalar tier.
+constexpr int64_t exact_readings = 8, first_exact_readings = 32;
 
 // Taut strings with shorter segments on average find the segments' sums as differences of prefix sums.
 constexpr int64_t summed_segment = 8;
@@ -106,8 +110,12 @@ constexpr int64_t summed_segment = 8;
 // to 6.
 constexpr int most_levels = 8;
 // A row is flat, and followed by taut strings, if its largest score is above the mean by at most so many lam, and
-// shares of an even distribution. Other rows have few candidates after screening by level sets.
+// shares of an even distribution, and if less than about this many shares are expected of the spread of its pooled
+// scores. That is the deviation s of the scores if lam is smaller, or else about s^2 / lam, here with a constant. Other
+// rows have few candidates after screening by level sets. Without the second condition fusedmax with lam = 1 of N(0, 1)
+// rows of 64 scores takes 1.8 times as long; with it, 0.03 N(0, 1) rows of 16 to 1,024 as long as before (Zen 5).
 constexpr float flat_lams = 2, flat_shares = 4;
+constexpr double flat_spread = 9, pooled_lams = 1.8;
 
 // --- Blocks of work ---
 // Block boundaries are fixed, so results do not depend on the number of threads.

@@ -69,3 +69,30 @@ def test_few_candidates_of_coarse_scores(d: int, gamma: float) -> None:
             y = native.argmax("fusedmax", x, mask, lam, gamma=gamma)
             expected = native.argmax("fusedmax", x.astype(float), mask, lam, gamma=gamma)
             assert_same(y, expected)
+
+
+@pytest.mark.parametrize("tier", [None, "levels"])
+@pytest.mark.parametrize("d", [40, 70, 128, 300])
+@pytest.mark.parametrize("size", [1, 40])
+def test_many_candidates_of_coarse_scores(size: int, d: int, tier: str | None) -> None:
+    """The same for flat rows, with more candidates than are solved side by side; scores far from zero, too."""
+    rng = np.random.default_rng(d)
+    x = (size + rng.integers(-24, 24, size=(1000, d)) / 512).astype(np.float32)
+    keep = rng.random(x.shape) < 0.9
+    for lam in (1 / 512, 1 / 128, 0.01):
+        for mask in (None, keep):
+            with forced_tier(tier):
+                y = native.argmax("fusedmax", x, mask, lam)
+            assert_same(y, native.argmax("fusedmax", x.astype(float), mask, lam))
+
+
+@pytest.mark.parametrize("scale", [0.003, 0.03, 0.3])
+@pytest.mark.parametrize("d", [70, 512, 1500])
+def test_many_candidates_with_all_their_digits(d: int, scale: float) -> None:
+    """Sums in double are rounded, and the result is certified."""
+    rng = np.random.default_rng(d)
+    x = (scale * rng.normal(size=(60, d))).astype(np.float32)
+    for lam in (0.1 * scale, scale, 10 * scale):
+        with forced_tier("levels"):
+            y = native.argmax("fusedmax", x, theta=lam)
+        assert_same(y, native.argmax("fusedmax", x.astype(float), theta=lam))
