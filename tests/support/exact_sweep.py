@@ -2,7 +2,8 @@
 
     python tests/support/exact_sweep.py --rows 100000 --seed 1 --longest 3000
 
-Prints, for each implementation, kernel and type, how many rows have which fault, and the first rows of each.
+Prints, for each implementation, kernel and type, how many rows have which fault, and the first rows of each. Tensor
+operations round their decisions: rows in which that changes a few last digits are counted, and are no faults.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "prox_oscar": (0.001, 0.01, 0.125),
 }
 KERNELS = ("sparsemax", *STRENGTHS)
+ROUNDED = "decided by rounding"
 TIERS = (None, "lanes", "whole", "levels", "scalar")
 
 
@@ -101,6 +103,13 @@ def judge(case: Case, y: Array) -> list[str]:
     return sorted(found | ({"copies differ"} if len(copies) > 1 else set()))
 
 
+def judge_tensors(case: Case, y: Array) -> list[str]:
+    """The same for tensor operations: up to 16 units in the last place of 1, or of the largest weight, are rounding."""
+    unit = np.finfo(case.x.dtype).eps * max(1.0, float(np.abs(case.weights).max()))
+    found = judge(case, y)
+    return [ROUNDED] if found and np.abs(y - case.weights).max() <= 16 * unit else found
+
+
 def main(arguments: Any = None) -> int:
     """Draw, judge, count; return 1 if anything is wrong."""
     parser = argparse.ArgumentParser(
@@ -124,17 +133,22 @@ def main(arguments: Any = None) -> int:
     for row_number in range(1, options.rows + 1):
         case = draw(rng, options.longest)
         for name, compute in implementations.items():
-            for fault in judge(case, compute(case)):
+            for fault in (judge_tensors if name == "tensors" else judge)(case, compute(case)):
                 key = (name, case.kernel, str(case.x.dtype), fault)
                 counts[key] += 1
                 if counts[key] <= options.show:
                     print(f"{name}: {fault}: {case.name}")
         if row_number % 5000 == 0:
-            print(f"{row_number} rows: {sum(counts.values())} faults", flush=True)
-    print(f"{options.rows} rows, seed {options.seed}: {sum(counts.values())} faults")
+            print(f"{row_number} rows: {number_of_faults(counts)} faults", flush=True)
+    print(f"{options.rows} rows, seed {options.seed}: {number_of_faults(counts)} faults")
     for key, count in sorted(counts.items()):
         print(f"{count:6}  {' '.join(key)}")
-    return int(bool(counts))
+    return int(number_of_faults(counts) > 0)
+
+
+def number_of_faults(counts: Counter[tuple[str, ...]]) -> int:
+    """How many were counted, without those that are rounding."""
+    return sum(count for (*_, fault), count in counts.items() if fault != ROUNDED)
 
 
 if __name__ == "__main__":
