@@ -1,4 +1,4 @@
-// Taut strings (taut_string.hpp) of chains of any length, one per lane, in double, without rounding errors in any
+// Taut strings (taut_string.hpp) of long chains, one per lane, in double, without rounding errors in any
 // decision: sums are s + q lam with integers q (exact_sums.hpp). Every lane is at its own position, as in
 // lane_taut_strings.hpp.
 #pragma once

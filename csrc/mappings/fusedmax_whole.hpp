@@ -84,9 +84,10 @@ class WholeSegments {
     const float above = flat_lams * lam_[r] + flat_shares / static_cast<float>(length);
     const uint32_t far_above = bits(not_at_most(high - first, splat(mean + above)));
     if (far_above || bits(not_at_most(splat(mean - 8), low - first))) return false;
+    const auto lam = static_cast<double>(lam_[r]);
     const double spread = std::sqrt(larger(sum_lanes(squares) / size - shift * shift, 0.0));
-    const double pooled = smaller(spread / (pooled_lams * static_cast<double>(lam_[r])), 1.0) * spread;
-    if (pooled * size > (spread > static_cast<double>(lam_[r]) ? 1 : flat_spread)) return false;
+    const double pooled = smaller(spread / (pooled_lams * lam), 1.0) * spread;
+    if (spread > lam / 4 && pooled * size > (spread > lam ? 1 : flat_spread)) return false;
     float* const copy = copies() + r * w_.copy_stride;
     for (int64_t i = 0; i < length; i += lanes<float>) {
       store<float>(copy + i, load_left(x + i, length - i, x[0]) - first - splat(mean));

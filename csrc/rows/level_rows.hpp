@@ -56,13 +56,14 @@ class LevelRows {
     return solved;
   }
 
-  // The same for rows with any number of candidates.
+  // The same for rows with up to most_exact_scores candidates.
   template <class Out>
   uint32_t solve_many(const RowGroup<T>& rows, uint32_t wanted, Out& out) {
     uint32_t added = 0, solved = 0;
     for (uint32_t rest = wanted; rest; rest &= rest - 1) {
       const int r = __builtin_ctz(rest);
       const auto source = out.scalar_row(r);
+      if (count_bits(words(rows, r), rows.length[r]) > most_exact_scores) continue;
       const bool fits = segments_.add(r, rows.x[r], rows.length[r], words(rows, r), source.theta, source.gamma);
       added |= static_cast<uint32_t>(fits) << r;
     }

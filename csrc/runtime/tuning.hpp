@@ -102,6 +102,9 @@ constexpr int64_t string_readings = 6, first_readings = 128;
 constexpr int64_t lane_readings = 4, first_lane_readings = 32;
 // The same for exact strings, from which rows go to the scalar tier.
 constexpr int64_t exact_readings = 8, first_exact_readings = 32;
+// So do rows of more candidates, of which a group has few: 0.03 N(0, 1) rows of 4,096 scores with lam = 1 took 1.25 of
+// the time in strings, rows of 0.1 (i mod 8) of 1,024 scores with lam = 0.1 1.2 (Zen 5).
+constexpr int64_t most_exact_scores = 256;
 
 // Taut strings with shorter segments on average find the segments' sums as differences of prefix sums.
 constexpr int64_t summed_segment = 8;
@@ -110,10 +113,11 @@ constexpr int64_t summed_segment = 8;
 // to 6.
 constexpr int most_levels = 8;
 // A row is flat, and followed by taut strings, if its largest score is above the mean by at most so many lam, and
-// shares of an even distribution, and if less than about this many shares are expected of the spread of its pooled
-// scores. That is the deviation s of the scores if lam is smaller, or else about s^2 / lam, here with a constant. Other
-// rows have few candidates after screening by level sets. Without the second condition fusedmax with lam = 1 of N(0, 1)
-// rows of 64 scores takes 1.8 times as long; with it, 0.03 N(0, 1) rows of 16 to 1,024 as long as before (Zen 5).
+// shares of an even distribution, and if its pooled scores are not expected to be spread over more than so many shares.
+// Scores of deviation s are pooled to about s^2 / lam, here with a constant, or hardly if lam is below s; if it is far
+// above s all are pooled. Other rows have few candidates after screening by level sets. Without the second condition
+// fusedmax with lam = 1 of N(0, 1) rows of 64 scores takes 1.8 times as long; with it, 0.03 N(0, 1) rows of 16 to 1,024
+// with lam = 0.1 as long as before (Zen 5).
 constexpr float flat_lams = 2, flat_shares = 4;
 constexpr double flat_spread = 9, pooled_lams = 1.8;
 
