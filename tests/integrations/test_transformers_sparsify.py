@@ -17,6 +17,7 @@ from torch.nn import functional
 import regmax
 from regmax.integrations import transformers as sparse
 from regmax.integrations.transformers.calibration import LayerSums, choose
+from regmax.integrations.transformers.distillation import relative_error
 from regmax.integrations.transformers.heads import HeadMappings, head_mappings
 from regmax.integrations.transformers.tuning import Curves
 from regmax.plots import record_examples
@@ -265,6 +266,30 @@ def test_tuning_brings_the_outputs_closer_with_as_many_words(architecture: str, 
             assert {**one.strengths, "gamma": 1.0} == {**other.strengths, "gamma": 1.0}
     found = [head for own in head_mappings(built).values() for head in own.heads]
     assert found == [head.strengths for head in report.heads]
+
+
+@pytest.mark.parametrize("argument", ["tune", "distill"])
+def test_a_loss_replaces_the_error_of_the_output(argument: str) -> None:
+    model = MODELS["bert"]
+    inputs = model.inputs()
+    kind = {"tune": sparse.Tuning, "distill": sparse.Distillation}[argument]
+
+    def logits(outputs: Any, _: Any) -> torch.Tensor:
+        return outputs.logits
+
+    def error(found: Any, wanted: Any, batch: Any) -> torch.Tensor:
+        assert batch.keys() == inputs.keys()
+        assert found.logits.requires_grad
+        assert not wanted.logits.requires_grad
+        return relative_error(found.logits, wanted.logits)
+
+    def losses(**options: Any) -> tuple[float, ...]:
+        report = sparsify(model.build("sdpa"), inputs, **{argument: kind([inputs], steps=5, **options)})
+        return report.tuning + report.losses
+
+    assert losses(loss=error) == losses(output=logits) != losses(loss=lambda *given: 2 * error(*given))
+    with pytest.raises(ValueError, match=r"output=..., loss=...\)`.*Got both: pass one"):
+        kind([inputs], output=logits, loss=error)
 
 
 def test_tuned_heads_can_be_distilled_and_saved(tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ class Plan:
     steps: int = 200
     learning_rate: float = 1e-4
     output: Callable[[Any, Batch], Tensor] | None = None
-    with_states: ClassVar[bool] = True  # whether hidden states count beside `output`
+    loss: Callable[[Any, Any, Batch], Tensor] | None = None
+    with_states: ClassVar[bool] = True  # whether hidden states count beside `output` or `loss`
 
     def __post_init__(self) -> None:
         name = type(self).__name__
@@ -33,14 +34,18 @@ class Plan:
             raise ValueError(f"`{name}(..., steps=...)` must be at least 1. Got {self.steps}.")
         if not self.learning_rate > 0:
             raise ValueError(f"`{name}(..., learning_rate=...)` must be positive. Got {self.learning_rate}.")
+        if self.output is not None and self.loss is not None:
+            raise ValueError(
+                f"`{name}(..., output=..., loss=...)`: `loss` replaces the error of `output`. Got both: pass one."
+            )
 
 
 @dataclass(frozen=True)
 class Distillation(Plan):
     """How `sparsify_attention(..., distill=...)` trains the weights of the model against the original.
 
-    The loss is the relative squared error of the hidden states of every layer, plus that of the outputs: of `output`
-    if it is given, else the divergence of the logits if the model has some.
+    The loss is the relative squared error of the hidden states of every layer, plus `loss` or the error of `output`
+    if one is given, else the divergence of the logits if the model has some.
 
     Args:
         batches: keyword arguments of the model, iterated again if there are fewer than `steps`. They should be all
@@ -48,6 +53,8 @@ class Distillation(Plan):
         steps: the number of batches.
         learning_rate: AdamW's, which grows in the first tenth of the steps and then falls to zero.
         output: from the model's outputs and the batch to the tensor that matters, e.g. a pooled embedding.
+        loss: from the model's outputs, the original's and the batch to a number, instead of the squared error of
+            `output`, e.g. how much a search result's lead over the others has shrunk.
 
     Example:
         >>> Distillation([{"input_ids": torch.tensor([[1, 2]])}], steps=100).steps
@@ -138,7 +145,7 @@ def _rate(step: int, steps: int) -> float:
 
 
 def _loss(student: Any, teacher: Any, batch: Batch, plan: Plan) -> Tensor:
-    states = plan.with_states or plan.output is None
+    states = plan.with_states or (plan.output is None and plan.loss is None)
     with torch.no_grad():
         wanted = teacher(**batch, output_hidden_states=states)
     found = student(**batch, output_hidden_states=states)
@@ -149,6 +156,8 @@ def _loss(student: Any, teacher: Any, batch: Batch, plan: Plan) -> Tensor:
         for one, other in zip((found.get(name) or ())[1:], (wanted.get(name) or ())[1:], strict=True)
     ]
     loss = torch.stack(errors).mean() if errors else torch.zeros(())
+    if plan.loss is not None:
+        return loss + plan.loss(found, wanted, batch)
     if plan.output is not None:
         return loss + relative_error(plan.output(found, batch), plan.output(wanted, batch))
     if "logits" in found:

@@ -26,14 +26,15 @@ _HALVINGS = 40
 class Tuning(Plan):
     """How `sparsify_attention(..., tune=...)` tunes the gammas of all heads; the weights stay as they are.
 
-    The loss is the relative squared error of `output` if it is given, else that of `Distillation`. The mean number of
-    words stays that of the choice, as the calibration counts it.
+    The loss is `loss` or the relative squared error of `output` if one is given, else that of `Distillation`. The mean
+    number of words stays that of the choice, as the calibration counts it.
 
     Args:
         batches: keyword arguments of the model, iterated again if there are fewer than `steps`.
         steps: the number of batches.
         learning_rate: Adam's, of the logarithms, which grows in the first tenth of the steps and then falls to zero.
         output: from the model's outputs and the batch to the tensor that matters, e.g. a pooled embedding.
+        loss: from the model's outputs, the original's and the batch to a number, as in `Distillation`.
 
     Example:
         >>> Tuning([{"input_ids": torch.tensor([[1, 2]])}]).steps
