@@ -116,10 +116,10 @@ constexpr int most_levels = 8;
 // shares of an even distribution, and if its pooled scores are not expected to be spread over more than so many shares.
 // Scores of deviation s are pooled to about s^2 / lam, here with a constant, or hardly if lam is below s; if it is far
 // above s all are pooled. Other rows have few candidates after screening by level sets. Without the second condition
-// fusedmax with lam = 1 of N(0, 1) rows of 64 scores takes 1.8 times as long; with it, 0.03 N(0, 1) rows of 16 to 1,024
+// fusedmax with lam = 1 of N(0, 1) rows of 64 scores takes 1.8 times as long; with it, 0.03 N(0, 1) rows of 16 to 2,048
 // with lam = 0.1 as long as before (Zen 5).
 constexpr float flat_lams = 2, flat_shares = 4;
-constexpr double flat_spread = 9, pooled_lams = 1.8;
+constexpr double flat_spread = 12, pooled_lams = 1.8;
 
 // --- Blocks of work ---
 // Block boundaries are fixed, so results do not depend on the number of threads.
