@@ -22,6 +22,7 @@
 //   least_screened           from how many keys on attention screens them in 8 bits (tuning.hpp)
 //   fits_vectors(theta)      whether the vector tiers are accurate with this strength
 //   most_candidates          of a row in the lane tier, if not max_candidates
+//   most_lane_theta<T>       rows with a larger strength are left by the lane tier at once; may be missing
 //   Lanes<T>                 cut and row_cut; add_row (false: leave the row); solve (returns unreliable lanes); joined
 //
 //   whole<T>                 the kind of whole-row tier
