@@ -22,11 +22,14 @@ REGMAX_INLINE void with_terms(const Powers& powers, const int* integers, uint32_
   if (wanted & ~whole) use(GeneralTerms<T>{powers.exponent, powers.exponent_rest}, wanted & ~whole);
 }
 
-// A first guess of the root, from one small set of scores per lane.
+// A first guess of the root, from one small set of scores per lane. The two rounds of Newton's method end above the
+// root, unless powers are steep, for which a third one does.
 template <class T, class Powers, class Terms>
-inline Vec<T> guess_root(const Vec<T>* x, int count, const Powers& powers, const Terms& terms) {
+inline Vec<T> guess_root(const Vec<T>* x, int count, const Powers& powers, const Terms& terms, uint32_t wanted) {
+  const Where<T> steep = greater(powers.a, splat(T(least_steep)));
+  const int rounds = bits(steep) & wanted ? 3 : 2;
   Vec<T> m = splat(T(1));
-  for (int round = 0; round < 3; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     PowerSums<T> sums{};
     const Vec<T> rate = powers.c() / m;
     for (int k = 0; k < count; ++k) {
@@ -35,7 +38,8 @@ inline Vec<T> guess_root(const Vec<T>* x, int count, const Powers& powers, const
       sums.c += added.power;
       sums.r += added.rw;
     }
-    m = smaller(stepped<T>(m, powers.step(sums, m)), splat(T(1)));
+    const Vec<T> next = smaller(stepped<T>(m, powers.step(sums, m)), splat(T(1)));
+    m = round < 2 ? next : select(steep, next, m);
   }
   return m;
 }
@@ -45,7 +49,7 @@ template <class T, class Powers>
 inline Vec<T> guess_roots(const Vec<T>* x, int count, const Powers& powers, const int* integers, uint32_t wanted) {
   Vec<T> m = splat(T(1));
   with_terms<T>(powers, integers, wanted, [&](const auto& terms, uint32_t chosen) {
-    m = select(from_bits<T>(chosen), guess_root<T>(x, count, powers, terms), m);
+    m = select(from_bits<T>(chosen), guess_root<T>(x, count, powers, terms, chosen), m);
   });
   return smaller(m * splat(T(1.002)), splat(T(1)));
 }

@@ -60,13 +60,16 @@ class LaneProducts {
     for (int64_t i = 0; i < rows.words && count <= most_candidates; ++i) count += __builtin_popcountll(words[i]);
     if (count > most_candidates) return count;
     uint64_t joined = 0;
+    const bool listed = is_listed(rows.d);
     count = 0;
     for (int64_t i = 0; i < rows.words; ++i) {
       const uint64_t word = words[i];
       if (joined_words) joined |= compact_bits(joined_words[i], word) << count;
-      count += list_bits(word, static_cast<int32_t>(64 * i), positions_[r] + count);
+      count +=
+          listed ? list_bits(word, static_cast<int32_t>(64 * i), positions_[r] + count) : __builtin_popcountll(word);
     }
     joined_[r] = static_cast<Int<T>>(joined);
+    if (!listed) return count;
     for (int k = 0; k < count; ++k) __builtin_prefetch(v + positions_[r][k]);
     for (int k = 0; reads_row(rows, r) && k < count; ++k) __builtin_prefetch(y + positions_[r][k]);
     return count;
@@ -74,11 +77,29 @@ class LaneProducts {
 
   void gather(const ProductGroup<T>& rows, int r, int count) {
     const T *const y = rows.y + r * rows.d, *const v = rows.v + r * rows.d;
+    if (!is_listed(rows.d)) {
+      if (!count) return;
+      compact(v, support(rows, r), rows.d, v_values(r));
+      if (reads_weights) compact(y, support(rows, r), rows.d, y_values(r));
+      return;
+    }
     for (int k = 0; k < count; ++k) v_values(r)[k] = v[positions_[r][k]];
     if (reads_row(rows, r)) {
       for (int k = 0; k < count; ++k) y_values(r)[k] = y[positions_[r][k]];
     } else {
       for (int k = 0; k < count; ++k) y_values(r)[k] = static_cast<T>(k + 1);  // any distinct numbers
+    }
+  }
+
+  // Rows of this length are compacted a vector at a time, without branches: gathering weight by weight takes a few
+  // mispredicted ones a row.
+  static bool is_listed(int64_t d) { return d > compacted_row || d % lanes<T>; }
+
+  static void compact(const T* row, const uint64_t* words, int64_t d, T* values) {
+    for (int64_t i = 0; i < d; i += lanes<T>) {
+      const uint32_t chosen = lanes_of<T>(words[i / 64], static_cast<int>(i % 64));
+      store<T>(values, REGMAX_ISA::compress(chosen, load(row + i)));
+      values += __builtin_popcount(chosen);
     }
   }
 

@@ -314,10 +314,18 @@ class PowerRows {
     for (int n = 0; n < 3; ++n) sums_of_[n][r] = add_halves(totals[n].total) * splat(1 / careful_scale<double>);
   }
 
+  // The terms of a row divided by their sum, in place: those of a last vector that no candidate has are any numbers.
+  const T* share(int r) {
+    const Vec<T> sum = splat(sums_[r]), inverse = splat(1 / sums_[r]);
+    T* const values = values_[r];
+    for (int64_t i = 0; i < counts_[r]; i += lanes<T>)
+      store<T>(values + i, share_of<T>(load(values + i), sum, inverse));
+    return values;
+  }
+
   template <class Out>
   void write(const RowGroup<T>& rows, int r, Out& out) {
-    const Vec<T> sum = splat(sums_[r]), inverse = splat(1 / sums_[r]);
-    const T* values = values_[r];
+    const T* values = share(r);
     const uint64_t* const words = words_ + r * words_of(rows.d);
     auto row = out.begin_whole(r);
     const int64_t vectors = (rows.d + lanes<T> - 1) / lanes<T>;
@@ -329,7 +337,7 @@ class PowerRows {
       } else {
         for (int c = 0; c < size; ++c) {
           const uint32_t chosen = lanes_of<T>(word, c * lanes<T>);
-          const Vec<T> weights = share_of<T>(expand(chosen, load(values)), sum, inverse);
+          const Vec<T> weights = expand(chosen, load(values));
           values += __builtin_popcount(chosen);
           const uint32_t positive = bits(greater(weights, Vec<T>{}));
           support |= static_cast<uint64_t>(positive) << (c * lanes<T>);
@@ -352,8 +360,8 @@ class PowerRows {
   T least_w_[lanes<T> * lanes<T>] = {};
   uint32_t vanishing_ = 0;
   int64_t counts_[lanes<T>];
-  const T* values_[lanes<T>];  // the terms r of a row's candidates, scaled
-  int integers_[lanes<T>];     // 1/a - 1 of the rows for which it is an integer, else 0
+  T* values_[lanes<T>];     // the terms r of a row's candidates, scaled
+  int integers_[lanes<T>];  // 1/a - 1 of the rows for which it is an integer, else 0
   T top_[lanes<T>], cut_[lanes<T>], sums_[lanes<T>];
   T exponents_[lanes<T>], exponent_rests_[lanes<T>], least_rough_[lanes<T>], least_[lanes<T>];
   T few_[lanes<T> * few_stride];

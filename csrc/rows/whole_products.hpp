@@ -45,21 +45,32 @@ class WholeProducts {
   uint32_t multiply(const ProductGroup<T>& rows, uint32_t wanted, Vectors vectors) {
     uint32_t skipped = 0;
     written_ = 0;
-    for (int r = 0; r < lanes<T>; ++r) {
-      v_[r] = rows.v + r * rows.d;
-      const bool ready = wanted >> r & 1 && (!joins_ || find_direction(rows, r));
-      const int count = ready ? add_up<given>(rows, r, vectors) : 0;
-      skipped |= static_cast<uint32_t>(count == 0) << r;
-      counts_[r] = static_cast<T>(count ? count : 1);
-    }
-    Vec<T> sums[Product::sums], factors[Product::factors];
-    for (int k = 0; k < Product::sums; ++k) sums[k] = sum_rows<T>(sums_[k]);
-    Product::find_factors(sums, load(counts_), load(rows.scale), load(rows.less_one), factors);
-    for (int k = 0; k < Product::factors; ++k) store<T>(factors_[k], factors[k]);
-    for (int r = 0; r < lanes<T>; ++r) {
-      if (!(skipped >> r & 1)) write<given>(rows, r, vectors);
+    const int batch = is_constant<Vectors> ? lanes<T> : rows_at_once(rows.d);
+    for (int first = 0; first < lanes<T>; first += batch) {
+      for (int r = first; r < first + batch; ++r) {
+        v_[r] = rows.v + r * rows.d;
+        const bool ready = wanted >> r & 1 && (!joins_ || find_direction(rows, r));
+        const int count = ready ? add_up<given>(rows, r, vectors) : 0;
+        skipped |= static_cast<uint32_t>(count == 0) << r;
+        counts_[r] = static_cast<T>(count ? count : 1);
+      }
+      Vec<T> sums[Product::sums], factors[Product::factors];
+      for (int k = 0; k < Product::sums; ++k) sums[k] = sum_rows<T>(sums_[k]);
+      Product::find_factors(sums, load(counts_), load(rows.scale), load(rows.less_one), factors);
+      for (int k = 0; k < Product::factors; ++k) store<T>(factors_[k], factors[k]);
+      for (int r = first; r < first + batch; ++r) {
+        if (!(skipped >> r & 1)) write<given>(rows, r, vectors);
+      }
     }
     return wanted & skipped & ~written_;
+  }
+
+  // The rows between the two passes over them: what these read stays in the level-one cache.
+  static int rows_at_once(int64_t d) {
+    constexpr int64_t bytes = (Product::reads_weights ? 3 : 1) * static_cast<int64_t>(sizeof(T));
+    int count = lanes<T>;
+    while (count > 1 && count * d * bytes > passed_twice_bytes) count /= 2;
+    return count;
   }
 
   // The direction of a row: v, or a copy of it with group means. False if the row is left, or written already

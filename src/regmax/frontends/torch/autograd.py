@@ -86,8 +86,9 @@ class PlainArgmax(PlainFunction):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, x: Tensor, call: tuple[Tensor | None, float, float, str]) -> Tensor:
         keep, theta, gamma, kernel = call  # one tuple: torch inspects every argument
-        bits = structure.new_bits(x, kernel)
-        y = ops.call_argmax(x, keep, None, theta, gamma, kernel, bits)
+        bits = structure.new_bits(x, kernel, theta)
+        again = structure.reads_again(x, kernel)
+        y = ops.call_argmax(x, keep, None, theta, gamma, kernel, bits, read_again=again)
         # Each saved tensor, even None, makes a small call a few percent slower.
         if bits is None and keep is None:
             ctx.save_for_backward(y)
@@ -120,7 +121,9 @@ class LearnedArgmax(PlainFunction):  # type: ignore[misc]
     ) -> Tensor:
         keep, kernel = call
         bits, y32 = structure.new_learned_bits(x, kernel), structure.new_weights(x, kernel, learned=True)
-        y = ops.call_argmax_learned(x, keep, 0.0 if theta is None else theta, gamma, kernel, bits, y32)
+        strength = 0.0 if theta is None else theta
+        again = structure.reads_again(x, kernel, learned=any(ctx.needs_input_grad[1:3]))
+        y = ops.call_argmax_learned(x, keep, strength, gamma, kernel, bits, y32, read_again=again)
         strengths = [part if isinstance(part, Tensor) else None for part in (theta, gamma)]
         ctx.save_for_backward(y, y32, bits, keep, *strengths)
         ctx.numbers, ctx.kernel = (theta, gamma), kernel

@@ -40,7 +40,8 @@ def _rows(
     """The weights, in half precision also those in float32, and the bits; `learned`: for the strengths' gradients."""
     bits = x.new_empty(structure.full_bits_shape(x, kernel, learned=learned), dtype=torch.int64)
     y32 = structure.new_weights(x, kernel, learned=learned)
-    y = ops.call_argmax_learned(x.contiguous(), mask, theta, gamma, kernel, bits, y32)
+    again = structure.reads_again(x, kernel, learned=learned)
+    y = ops.call_argmax_learned(x.contiguous(), mask, theta, gamma, kernel, bits, y32, read_again=again)
     return y, x.new_empty(0) if y32 is None else y32, bits
 
 

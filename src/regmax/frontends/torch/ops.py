@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, empty_like, get_num_threads
 
-from regmax.frontends.torch.structure import bits_pointers, bits_shape
+from regmax.frontends.torch import structure
 from regmax.kernels import native
 
 # The core's codes of the types whose code is not the item size.
@@ -54,7 +54,7 @@ def _optional_arguments(
     if thetas is not None:
         thetas = _per_row(thetas, x)
         strengths = thetas.data_ptr()
-    return (*bits_pointers(bits), keep, mask_rows, mask_repeat, strengths), (mask, thetas)
+    return (*structure.bits_pointers(bits), keep, mask_rows, mask_repeat, strengths), (mask, thetas)
 
 
 def _more_arguments(
@@ -90,16 +90,23 @@ def call_argmax(
     gamma: float,
     kernel: str,
     bits: Tensor | None,
+    *,
+    read_again: bool = False,
 ) -> Tensor:
-    """Map the rows of x / gamma, x a contiguous CPU tensor, and fill `bits` if it is given."""
+    """Map the rows of x / gamma, x a contiguous CPU tensor, and fill `bits` if it is given.
+
+    Weights that are `read_again` soon stay in the caches.
+    """
     y = empty_like(x)
     d = x.shape[-1]
     n = x.numel() // d if d else 0
     code, threads = native.CODES[kernel], get_num_threads()
-    if bits is None and mask is None and thetas is None:  # the fast path
+    if bits is None and mask is None and thetas is None and not read_again:  # the fast path
         native.core.argmax(x.itemsize, code, x.data_ptr(), y.data_ptr(), n, d, theta, gamma, threads)
         return y
     optional, _owners = _optional_arguments(x, bits, mask, thetas)
+    if read_again:
+        optional = *optional, None, None, None, None, None, None, True
     native.core.argmax(x.itemsize, code, x.data_ptr(), y.data_ptr(), n, d, theta, gamma, threads, *optional)
     return y
 
@@ -107,7 +114,7 @@ def call_argmax(
 def argmax_into(x: Tensor, y: Tensor, bits: Tensor, theta: float, gamma: float, kernel: str) -> None:
     """Map the rows of x / gamma into existing memory; all tensors are contiguous and on the CPU."""
     d = x.shape[-1]
-    arguments = x.numel() // d if d else 0, d, theta, gamma, get_num_threads(), *bits_pointers(bits)
+    arguments = x.numel() // d if d else 0, d, theta, gamma, get_num_threads(), *structure.bits_pointers(bits)
     native.core.argmax(x.itemsize, native.CODES[kernel], x.data_ptr(), y.data_ptr(), *arguments)
 
 
@@ -129,7 +136,7 @@ def call_jacobian_product(
     code, threads = native.CODES[kernel], get_num_threads()
     pointers = y.data_ptr(), v.data_ptr(), out.data_ptr()
     if mask is None and thetas is None:
-        bits_at = bits_pointers(bits)
+        bits_at = structure.bits_pointers(bits)
         native.core.jacobian_product(y.itemsize, code, *pointers, n, d, theta, gamma, threads, *bits_at)
         return out
     optional, _owners = _optional_arguments(y, bits, mask, thetas)
@@ -145,6 +152,8 @@ def call_argmax_learned(
     kernel: str,
     bits: Tensor | None,
     y32: Tensor | None,
+    *,
+    read_again: bool = False,
 ) -> Tensor:
     """The same with strengths that may be tensors, also in half precision; fill `y32` if it is given."""
     y = empty_like(x)
@@ -153,7 +162,7 @@ def call_argmax_learned(
     (thetas, one_theta), (gammas, one_gamma) = _split(theta), _split(gamma)
     optional, _owners = _more_arguments(x, bits, mask, thetas, gammas)
     code, threads = native.CODES[kernel], get_num_threads()
-    more = *optional, None, None, None if y32 is None else y32.data_ptr(), None, bits is not None
+    more = *optional, None, None, None if y32 is None else y32.data_ptr(), None, read_again
     pointers = x.data_ptr(), y.data_ptr()
     native.core.argmax(_code(x), code, *pointers, n, d, one_theta, one_gamma, threads, *more)
     return y
@@ -233,8 +242,9 @@ def argmax(
     x: Tensor, mask: Tensor | None, thetas: Tensor | None, theta: float, kernel: str
 ) -> tuple[Tensor, Tensor]:
     """Weights and bits of the rows of `x`."""
-    bits = x.new_empty(bits_shape(x, kernel), dtype=torch.int64)
-    return call_argmax(x.contiguous(), mask, thetas, theta, 1.0, kernel, bits), bits
+    bits = x.new_empty(structure.bits_shape(x, kernel), dtype=torch.int64)
+    again = structure.reads_again(x, kernel)
+    return call_argmax(x.contiguous(), mask, thetas, theta, 1.0, kernel, bits, read_again=again), bits
 
 
 @argmax.register_fake
@@ -242,7 +252,7 @@ def _(
     x: Tensor, mask: Tensor | None, thetas: Tensor | None, theta: float, kernel: str
 ) -> tuple[Tensor, Tensor]:
     y = empty_like(x, memory_format=torch.contiguous_format)
-    return y, x.new_empty(bits_shape(x, kernel), dtype=torch.int64)
+    return y, x.new_empty(structure.bits_shape(x, kernel), dtype=torch.int64)
 
 
 @torch.library.custom_op("regmax::jacobian_product", mutates_args=(), device_types="cpu")

@@ -12,9 +12,13 @@ from torch import Tensor
 
 from regmax.kernels import KERNELS, native
 
-# Below this many scores the core reads a row's weights as fast as its bits, unless there are many rows.
-_FEW = {"sqpnormmax": 129, "entmax": 129}
+# Below this many scores the core reads a row's weights as fast as its bits, unless there are many rows. For sqpnormmax
+# and entmax the second bound holds if weights are squares (strength 1.5).
+_FEW, _FEW_SQUARES = 64, {"sqpnormmax": 129, "entmax": 129}
+_SQUARES = 1.5
 _MANY = 1 << 16
+# The longest rows whose backward pass reads most of the weights again, if no strength is learned.
+_READ_AGAIN = {"entmax": 1024, "oscarmax": 128}
 HALF = (torch.float16, torch.bfloat16)
 # The kernels whose Jacobian product needs no weights: the support and the segments, which are bits, determine it.
 _BITS_SUFFICE = frozenset(
@@ -32,17 +36,17 @@ def _parts(kernel: str) -> int:
 def bits_shape(x: Tensor, kernel: str) -> list[int]:
     """The shape of `bits` for scores `x`."""
     d = x.shape[-1]
-    wanted = kernel in native.CHAINED or d >= _FEW.get(kernel, 64)
+    wanted = kernel in native.CHAINED or d >= _FEW_SQUARES.get(kernel, _FEW)
     return [_parts(kernel) if wanted else 0, *x.shape[:-1], (d + 63) // 64]
 
 
-def new_bits(x: Tensor, kernel: str) -> Tensor | None:
+def new_bits(x: Tensor, kernel: str, theta: float = _SQUARES) -> Tensor | None:
     """Memory for `bits`, or None if the backward pass is as fast with only the weights."""
-    if kernel in native.CHAINED or x.shape[-1] >= _FEW.get(kernel, 64):
-        return x.new_empty(bits_shape(x, kernel), dtype=torch.int64)
-    if kernel in _FEW or x.numel() < _MANY:
+    d = x.shape[-1]
+    few = _FEW_SQUARES.get(kernel, _FEW) if theta == _SQUARES else _FEW
+    if kernel not in native.CHAINED and d < few and (kernel in _FEW_SQUARES or x.numel() < _MANY):
         return None
-    return x.new_empty((_parts(kernel), *x.shape[:-1], 1), dtype=torch.int64)
+    return x.new_empty((_parts(kernel), *x.shape[:-1], (d + 63) // 64), dtype=torch.int64)
 
 
 def new_learned_bits(x: Tensor, kernel: str) -> Tensor | None:
@@ -68,6 +72,11 @@ def new_weights(x: Tensor, kernel: str, *, learned: bool) -> Tensor | None:
     if x.dtype not in HALF or (kernel in _BITS_SUFFICE and not learned):
         return None
     return x.new_empty(x.shape, dtype=torch.float32)
+
+
+def reads_again(x: Tensor, kernel: str, *, learned: bool = False) -> bool:
+    """Whether the backward pass reads most of the weights, which then stay in the caches."""
+    return learned or x.shape[-1] <= _READ_AGAIN.get(kernel, 0)
 
 
 def kept_mask(bits: Tensor, d: int) -> Tensor:
