@@ -167,7 +167,7 @@ class WholeSegments {
       project_groups(lam, r, [&](int64_t begin, int64_t end, bool) { return sums[end] - sums[begin]; });
     } else {
       project_groups(lam, r, [&](int64_t begin, int64_t end, bool inside) {
-        return inside ? sum_less(x + begin, end - begin, origin) : 0;
+        return inside ? sum_less(x + begin, end - begin, x[0]) : 0;
       });
     }
   }
@@ -196,17 +196,16 @@ class WholeSegments {
     for (int g = 0; g < count; ++g) value_of(g, r) = static_cast<float>(z[g]);
   }
 
-  static double sum_less(const float* x, int64_t m, double origin) {
+  // The scores relative to the origin, which fills up the last vector.
+  static double sum_less(const float* x, int64_t m, float origin) {
+    const Vec<double> less = splat(static_cast<double>(origin));
     Vec<double> sums[2] = {};
-    int64_t i = 0;
-    for (; i + lanes<float> <= m; i += lanes<float>) {
+    for (int64_t i = 0; i < m; i += lanes<float>) {
       Vec<double> wide[2];
-      widen(load(x + i), wide);
-      for (int h = 0; h < 2; ++h) sums[h] += wide[h] - splat(origin);
+      widen(load_left(x + i, m - i, origin), wide);
+      for (int h = 0; h < 2; ++h) sums[h] += wide[h] - less;
     }
-    double total = i > 0 ? sum_lanes(sums[0] + sums[1]) : 0;
-    for (; i < m; ++i) total += static_cast<double>(x[i]) - origin;
-    return total;
+    return sum_lanes(sums[0] + sums[1]);
   }
 
   float end_of(int g, int r) const { return groups_.ends[int64_t{g} * lanes<float> + r]; }
