@@ -1,8 +1,8 @@
 // The whole-row tier of mappings whose weights are powers of the scores (algorithms/powers.hpp). The maxima by lane
 // give a first guess of each row's root and thereby a cut. The candidates are compacted, and every round passes over
 // those of each row that still moves; the rows' sums are finished, and their steps taken, together. The first rounds
-// are rough. Most rows need one careful pass, after which their terms follow a small last step (SlopedRows). Rows with
-// few candidates are solved one per lane.
+// are rough. Most rows need one careful pass, after which their terms follow a small last step (SlopedRows). Short
+// rows, and rows with few candidates, are solved one per lane.
 #pragma once
 
 #include <cstdint>
@@ -33,16 +33,12 @@ class PowerRows {
   uint32_t run(const RowGroup<T>& rows, uint32_t wanted, Out& out) {
     const Powers powers(load(rows.theta) - splat(T(1)), load(rows.theta_rest));
     integer_exponents(load(rows.theta), load(rows.theta_rest), integers_);
-    const Vec<T> start = guess(rows, wanted, powers);
-    const uint32_t found = gather(rows, wanted), few = few_candidates(found);
-    Vec<T> m = smaller(even_roots(powers, found), start), sum = splat(T(1));
-    UnsureRows unsure{~found, 0};
-    if (found & ~few) unsure |= settle(powers, found & ~few, &m, &sum);
-    if (few) unsure |= settle_few(powers, few, &m, &sum);
-    uint32_t left = (unsure.left | bits(greater(m, start))) & wanted;
-    store<T>(sums_, sum * splat(careful_scale<T>));
-    left |= settle_steep(rows, unsure.doubtful & wanted & ~left, m);
-    for (uint32_t rest = wanted & ~left; rest; rest &= rest - 1) write(rows, __builtin_ctz(rest), out);
+    uint32_t brief =
+        rows.d <= few_powers && !rows.bounded ? wanted & bits(greater(splat(most_short_power), powers.a)) : 0;
+    if (brief) brief = finite_rows(rows, brief);
+    uint32_t left = 0;
+    if (brief) left = map_short(rows, brief, powers, out);
+    if (wanted & ~brief) left |= map_long(rows, wanted & ~brief, powers, out);
     return left;
   }
 
@@ -50,6 +46,70 @@ class PowerRows {
   T* scores(int r) { return copies_ + r * copy_stride_; }
   T* terms(int r) { return terms_ + r * copy_stride_; }
   T* changes(int r) { return changes_ + r * copy_stride_; }
+
+  template <class Out>
+  uint32_t map_long(const RowGroup<T>& rows, uint32_t wanted, const Powers& powers, Out& out) {
+    const Vec<T> start = guess(rows, wanted, powers);
+    const uint32_t found = gather(rows, wanted), few = few_candidates(found);
+    Vec<T> m = smaller(even_roots(powers, found), start), sum = splat(T(1));
+    UnsureRows unsure{~found, 0};
+    if (found & ~few) unsure |= settle(powers, found & ~few, &m, &sum);
+    if (few) unsure |= settle_few(powers, few, &m, &sum);
+    unsure.left |= bits(greater(m, start)) & ~without_cut(rows, found);
+    return write_settled(rows, wanted, unsure, m, sum, out);
+  }
+
+  // Rows of at most few_powers scores, of which powers with small strengths leave many: all are candidates.
+  template <class Out>
+  uint32_t map_short(const RowGroup<T>& rows, uint32_t wanted, const Powers& powers, Out& out) {
+    const int count = static_cast<int>(rows.d);
+    Vec<T> x[few_powers], y[few_powers], counts{}, total{};
+    rows_to_lanes<T>(few_, few_stride, count, x);
+    Vec<T> top = x[0];
+    for (int k = 1; k < count; ++k) top = larger(x[k], top);
+    for (int k = 0; k < count; ++k) {
+      const Where<T> inside = greater(x[k], splat(nothing<T>));
+      const Vec<T> relative = rows.scaled ? (x[k] - top) * load(rows.scale) : x[k] - top;
+      x[k] = larger(select(inside, relative, splat(nothing<T>)), splat(nothing<T>));
+      total = select(inside, total + relative, total);
+      counts = add_where(inside, counts, splat(T(1)));
+    }
+    store<T>(top_, top);
+    Vec<T> m = smaller(powers.even_root(counts, total / counts), splat(T(1))), sum = splat(T(1));
+    const UnsureRows unsure = lane_powers(x, count, powers, integers_, wanted, &m, &sum, y);
+    lanes_to_rows<T>(y, count, few_, few_stride);
+    return write_settled(rows, wanted, unsure, m, sum, out);
+  }
+
+  // Copies short rows; returns the bits of those whose scores are all finite.
+  uint32_t finite_rows(const RowGroup<T>& rows, uint32_t wanted) {
+    uint32_t finite = 0;
+    for (int r = 0; r < lanes<T>; ++r) {
+      T* const x = few_ + r * few_stride;
+      const int64_t length = wanted >> r & 1 ? rows.length[r] : 0;
+      uint32_t undefined = length == 0;
+      for (int k = 0; k < few_powers; k += lanes<T>) {
+        const Vec<T> scores = k < length ? load_left(rows.x[r] + k, length - k, nothing<T>) : splat(nothing<T>);
+        store<T>(x + k, scores);
+        undefined |= bits(not_at_most(absolute<T>(scores), splat(-nothing<T>)));
+      }
+      finite |= static_cast<uint32_t>(!undefined) << r;
+      counts_[r] = length;
+      values_[r] = x;
+      words_[r] = (uint64_t{1} << length) - 1;
+    }
+    return finite;
+  }
+
+  // Writes the rows that are sure; returns the others.
+  template <class Out>
+  uint32_t write_settled(const RowGroup<T>& rows, uint32_t wanted, UnsureRows unsure, Vec<T> m, Vec<T> sum, Out& out) {
+    uint32_t left = unsure.left & wanted;
+    store<T>(sums_, sum * splat(careful_scale<T>));
+    left |= settle_steep(rows, unsure.doubtful & wanted & ~left, m);
+    for (uint32_t rest = wanted & ~left; rest; rest &= rest - 1) write(rows, __builtin_ctz(rest), out);
+    return left;
+  }
 
   // An upper bound of m, usually, and the cut that follows from it.
   Vec<T> guess(const RowGroup<T>& rows, uint32_t wanted, const Powers& powers) {
@@ -100,6 +160,13 @@ class PowerRows {
       counts[r] = static_cast<T>(count > 0 ? count : 1);
     }
     return powers.even_root(load(counts), sum_rows<T>(sums) / load(counts));
+  }
+
+  // The rows from which the cut excludes no score: it may be too high.
+  uint32_t without_cut(const RowGroup<T>& rows, uint32_t found) const {
+    uint32_t all = 0;
+    for (int r = 0; r < lanes<T>; ++r) all |= static_cast<uint32_t>(counts_[r] == rows.length[r]) << r;
+    return all & found;
   }
 
   // Which rows are solved in lanes depends on each row only.
