@@ -219,9 +219,9 @@ template <class Powers>
 class RootSearch {
   using T = float;
   // After a step below `last_step` the error, which is about its square, is below rounding. In the sum of the terms it
-  // is about the square of the change that the step makes there. After a step below `rough_step` rough terms no longer
-  // serve.
-  static constexpr T last_step = T(4e-4), last_change = T(6e-4), rough_step = T(0.06);
+  // is about the square of the change that the step makes there; unless a is large, `finish` finds it close to the
+  // bound in flat rows. After a step below `rough_step` rough terms no longer serve.
+  static constexpr T last_step = T(4e-4), last_change = T(6e-4), last_error = T(1.1e-7), rough_step = T(0.06);
   // Rows with larger a never settle along slopes (SlopedRows). After the other bounds the error is below 1e-8: it is
   // a few times the square of the change. For sqpnormmax the derivative of log F nearly cancels where a is small, so
   // that m needs the check of `finish`: without the lower bound two of 3,000,000 rows were off by 4.0 and 4.9 units.
@@ -240,6 +240,7 @@ class RootSearch {
         rough(wanted),
         smooth(wanted & bits(greater(splat(smooth_a), powers.a)) & bits(greater(powers.a, splat(least_smooth_a)))),
         powers_(powers),
+        large_(bits(greater(powers.a, splat(T(least_steep))))),
         doubtful_w_(powers.doubtful_w()),
         doubt_(normal_exp2<T>(powers.vanishing_doubt())) {}
 
@@ -277,7 +278,8 @@ class RootSearch {
         bits(greater(splat(slope_change), by * larger(sensitivity, splat(T(1))))) &
         bits(greater(sloped.least_w, times_plus(absolute<T>(slopes), splat(T(8)), splat(careful_rounding<T>))));
     const uint32_t last = settled | (accurate & bits(greater(splat(last_step), size)) &
-                                     bits(greater(splat(last_change), size * sensitivity)));
+                                     bits(greater(splat(last_change), size * sensitivity)) &
+                                     (large_ | bits(greater(splat(last_error), size * size * sensitivity))));
     shift = select(from_bits<T>(last), times_plus(change * T(0.5), change, change), shift);
     moving &= ~last;
     m = select(from_bits<T>(moving), stepped<T>(m, step), m);
@@ -299,6 +301,7 @@ class RootSearch {
 
  private:
   const Powers& powers_;
+  uint32_t large_;  // the rows with a large a
   Vec<T> doubtful_w_, doubt_;
 };
 
