@@ -225,7 +225,7 @@ struct Entmax15 : JoinsNothing, PowerStrengths<TsallisGrads> {
 
   // --- Jacobian product ---
   using Product = RootProduct;
-  static constexpr int64_t product_whole_first = whole_first_entmax_product;
+  static constexpr int64_t product_whole_first = whole_first_root_product;
   static bool fits_products(double, bool) { return true; }
 
   template <class T>

@@ -263,7 +263,7 @@ struct Sqpnormmax15 : JoinsNothing, PowerStrengths<PnormGrads> {
 
   // --- Jacobian product ---
   using Product = CubicProduct;
-  static constexpr int64_t product_whole_first = whole_first_pnorm_product;
+  static constexpr int64_t product_whole_first = whole_first_root_product;
   static bool fits_products(double, bool) { return true; }
 
   template <class T>

@@ -38,26 +38,11 @@ constexpr int unrolled = 4;
 // takes 1.9, 1.7, 1.1, 1.0 times as long at d = 32, 64, 128, 256, and sqpnormmax 1.5, 1.4, 0.8 at 32, 64,
 // 128.
 constexpr int64_t whole_first_sparsemax = 256;
-// The same for Jacobian products: 3.0, 1.5, 1.1 at d = 32, 128, 512, with joined weights 2.4, 1.5, 0.9 (a
-// copy of v is averaged), for sqpnormmax (a square root per weight) 1.5, 0.9, 0.6 at 32, 64, 96.
-constexpr int64_t whole_first_product = 512, whole_first_joined_product = 256;
 #if defined(__AVX512F__)
-constexpr int64_t whole_first_sqpnormmax = 128, whole_first_pnorm_product = 128;
+constexpr int64_t whole_first_sqpnormmax = 128;
 #else
-constexpr int64_t whole_first_sqpnormmax = 64, whole_first_pnorm_product = 32;
+constexpr int64_t whole_first_sqpnormmax = 64;
 #endif
-// The same for entmax at alpha = 1.5: forward + backward takes .79 and .78 of the time on N(0, 1) rows of 192 and 256
-// scores, and .92 on 3 N(0, 1) rows of 256 (Zen 5).
-#if defined(__AVX512F__)
-constexpr int64_t whole_first_entmax_product = 256;
-#else
-constexpr int64_t whole_first_entmax_product = 32;
-#endif
-// Up to this length, in whole vectors, lanes compact their weights a vector at a time, without branches.
-constexpr int64_t compacted_row = 256;
-// What two passes over a batch of rows read fits a level-one cache: at d = 512 products of entmax take .88 of the time
-// of a pass over 16 rows after another (Zen 5).
-constexpr int64_t passed_twice_bytes = 32 << 10;
 // The same in attention, where the maxima by lane come with the products. With the whole-row tier first, sparsemax
 // attention (12 heads of 32, forward) takes 1.2 and 1.5 times as long at n = 32 and 128 on AVX-512.
 #if defined(__AVX512F__)
@@ -65,8 +50,17 @@ constexpr int64_t whole_first_sparsemax_with_maxima = 16;
 #else
 constexpr int64_t whole_first_sparsemax_with_maxima = 256;
 #endif
+// The same for Jacobian products: 3.0, 1.5, 1.1 at d = 32, 128, 512, with joined weights 2.4, 1.5, 0.9 (a
+// copy of v is averaged). With the lane tier first, forward + backward of entmax and sqpnormmax with strength 1.5 (a
+// square root per weight) takes 1.4, 1.2 to 1.3 and 1.15 times as long at d = 64, 128 and 256, 1.1 on AVX-512 (Zen 5).
+constexpr int64_t whole_first_product = 512, whole_first_joined_product = 256, whole_first_root_product = 256;
 // The same for products with powers of the weights: an empty lane costs a power.
 constexpr int64_t whole_first_power_product = 32;
+// Up to this length, in whole vectors, lanes compact their weights a vector at a time, without branches.
+constexpr int64_t compacted_row = 256;
+// What two passes over a batch of rows read fits a level-one cache: at d = 512 products of entmax take .88 of the time
+// of a pass over 16 rows after another (Zen 5).
+constexpr int64_t passed_twice_bytes = 32 << 10;
 // Rows with at most one weight in this many scores are compacted for them.
 constexpr int64_t sparse_share = 8;
 // Gradients of the strengths of powers pass over rows of at most two vectors, and over rows of which more than a third
