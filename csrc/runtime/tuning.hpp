@@ -17,9 +17,9 @@ constexpr int many_candidates = 48;
 // 1) take 0.7 to 0.75 of the time (entmax and sqpnormmax with strength 1.9; loaded machine). Other numbers were not
 // tried.
 constexpr int few_powers = 16;
-// Rows of no more scores than that skip the cut if alpha - 1 or p - 1 is below this bound: of 16 scores N(0, 1) and
-// flat ones, forward + backward takes 1.03 and .72 of the time for sqpnormmax with p = 1.3, .86 with p = 1.01 and .79
-// for entmax with alpha = 1.25, but 1.15 and 1.2 with p = 1.35 and 1.42 (Zen 5).
+// Rows of at most so many scores skip the cut if alpha - 1 or p - 1 is below this bound. Forward + backward of 16
+// scores takes .72 (flat) and 1.03 of the time (N(0, 1)) for sqpnormmax with p = 1.3, .86 with p = 1.01, and .77 for
+// entmax with alpha = 1.25 (N(0, 1)); but 1.15 and 1.2 for p = 1.35 and 1.42 (Zen 5).
 constexpr float most_short_power = 0.32f;
 
 // The levels of sizes in rows/leading_rows.hpp: how far the lowest is below the first guess, as a share of lam (d +
