@@ -100,6 +100,9 @@ for seed in "${seeds[@]}"; do grown 1.5 "$seed"; done # the knee of the frontier
 for seed in "${seeds[@]}"; do
   for mapping in softmax sparsemax fusedmax entmax; do one summarization "$mapping" "$seed"; done
 done
+for seed in 0 1; do # lam = 0.1 from the start against one that grows
+  summarization "summarization-fusedmax-grown-0.1-$seed" --mapping fusedmax --grow-begin 0.2 --grow-end 0.5 --seed "$seed"
+done
 for task in summarization de-en; do
   for seed in "${seeds[@]}"; do
     for mapping in "${mappings[@]}"; do one "$task" "$mapping" "$seed"; done
