@@ -49,6 +49,13 @@ class WholeSegments {
     return flat;
   }
 
+  // The bits of those mapped rows that are a single segment.
+  uint32_t single(uint32_t mapped) const {
+    uint32_t found = 0;
+    for (int r = 0; r < lanes<float>; ++r) found |= static_cast<uint32_t>(counts_[r] == 1) << r;
+    return found & mapped;
+  }
+
   // Calls visit(begin, end, weight, repeats) for every group of a mapped row; `repeats` says that the
   // previous group has the same weight.
   template <class Visit>

@@ -46,9 +46,13 @@ class Cascade {
       if (levels_ && lanes_first_) doubtful = left & lane_rows_.doubtful_rows();
       if (doubtful) left &= ~level_rows_.solve_known(rows, doubtful, lane_rows_, out);
     }
-    if (whole_ && (left & ~doubtful)) left = (left & doubtful) | whole_rows_.run(rows, left & ~doubtful, out);
+    uint32_t cheap = 0;
+    if (whole_ && (left & ~doubtful)) {
+      left = (left & doubtful) | whole_rows_.run(rows, left & ~doubtful, out);
+      if constexpr (by_segments) cheap = whole_rows_.single_segments();
+    }
     if (levels_ && left) left = level_rows_.run(rows, left, out);
-    if (by_segments) costly_ += __builtin_popcount(before & ~left);
+    if (by_segments) costly_ += __builtin_popcount(before & ~left & ~cheap);
     for (left |= slow; left; left &= left - 1) costly_ += !map_scalar_row<T, Mapping>(__builtin_ctz(left), w_, out);
   }
 

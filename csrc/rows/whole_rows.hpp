@@ -28,8 +28,12 @@ class SegmentRows {
       const int r = __builtin_ctz(rest);
       out.write_segments(r, rows.length[r], segments_);
     }
+    mapped_ = mapped;
     return wanted & ~mapped;
   }
+
+  // The rows that the last call mapped to a single segment.
+  uint32_t single_segments() const { return segments_.single(mapped_); }
 
  private:
   const T* divided(const RowGroup<T>& rows, int r) const {
@@ -41,6 +45,7 @@ class SegmentRows {
 
   Workspace& w_;
   typename Mapping::template Segments<T> segments_;
+  uint32_t mapped_ = 0;
 };
 
 // By powers, except the rows with the strength that squares serve.

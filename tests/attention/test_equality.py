@@ -138,6 +138,21 @@ def test_a_learnable_bias_gets_its_gradient(
     assert len(fused_calls) == 4
 
 
+@pytest.mark.parametrize("mapping", ["sparsemax", "fusedmax", "oscarmax", "sqpnormmax", "entmax"])
+def test_uniform_weights_are_recomputed_instead_of_stored(mapping: str) -> None:
+    q, k, v = (torch.randn(2, 256, 16, requires_grad=True) for _ in range(3))
+    sizes: list[int] = []
+
+    def save(tensor: torch.Tensor) -> torch.Tensor:
+        sizes.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
+        out = regmax.attention(0 * q, k, v, mapping=mapping)
+    assert torch.allclose(out, v.mean(-2, keepdim=True), atol=1e-6)
+    assert max(sizes) <= q.numel()
+
+
 def test_a_learnable_bias_in_other_types(fused_calls: list[str]) -> None:
     q, k, v = draw(dtype=torch.bfloat16)
     for dtype in (torch.float32, torch.bfloat16):
