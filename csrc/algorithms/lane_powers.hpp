@@ -22,8 +22,8 @@ REGMAX_INLINE void with_terms(const Powers& powers, const int* integers, uint32_
   if (wanted & ~whole) use(GeneralTerms<T>{powers.exponent, powers.exponent_rest}, wanted & ~whole);
 }
 
-// A first guess of the root, from one small set of scores per lane. The two rounds of Newton's method end above the
-// root, unless powers are steep, for which a third one does.
+// A first guess of the root, from one small set of scores per lane. Two rounds of Newton's method usually suffice;
+// steep powers take a third.
 template <class T, class Powers, class Terms>
 inline Vec<T> guess_root(const Vec<T>* x, int count, const Powers& powers, const Terms& terms, uint32_t wanted) {
   const Where<T> steep = greater(powers.a, splat(T(least_steep)));

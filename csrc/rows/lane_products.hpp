@@ -91,8 +91,7 @@ class LaneProducts {
     }
   }
 
-  // Rows of this length are compacted a vector at a time, without branches: gathering weight by weight takes a few
-  // mispredicted ones a row.
+  // Shorter rows are compacted a vector at a time: gathering weight by weight costs a few branch mispredictions a row.
   static bool is_listed(int64_t d) { return d > compacted_row || d % lanes<T>; }
 
   static void compact(const T* row, const uint64_t* words, int64_t d, T* values) {

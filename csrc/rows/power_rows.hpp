@@ -59,7 +59,7 @@ class PowerRows {
     return write_settled(rows, wanted, unsure, m, sum, out);
   }
 
-  // Rows of at most few_powers scores, of which powers with small strengths leave many: all are candidates.
+  // Short rows with a small strength keep most of their scores: all are candidates.
   template <class Out>
   uint32_t map_short(const RowGroup<T>& rows, uint32_t wanted, const Powers& powers, Out& out) {
     const int count = static_cast<int>(rows.d);
@@ -162,7 +162,7 @@ class PowerRows {
     return powers.even_root(load(counts), sum_rows<T>(sums) / load(counts));
   }
 
-  // The rows from which the cut excludes no score: it may be too high.
+  // The rows whose cut excludes no score, so that it cannot be too high.
   uint32_t without_cut(const RowGroup<T>& rows, uint32_t found) const {
     uint32_t all = 0;
     for (int r = 0; r < lanes<T>; ++r) all |= static_cast<uint32_t>(counts_[r] == rows.length[r]) << r;
@@ -381,7 +381,7 @@ class PowerRows {
     for (int n = 0; n < 3; ++n) sums_of_[n][r] = add_halves(totals[n].total) * splat(1 / careful_scale<double>);
   }
 
-  // The terms of a row divided by their sum, in place: those of a last vector that no candidate has are any numbers.
+  // Divides the terms of a row by their sum, in place. What follows the last term is not used.
   const T* share(int r) {
     const Vec<T> sum = splat(sums_[r]), inverse = splat(1 / sums_[r]);
     T* const values = values_[r];

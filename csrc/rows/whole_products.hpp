@@ -65,7 +65,7 @@ class WholeProducts {
     return wanted & skipped & ~written_;
   }
 
-  // The rows between the two passes over them: what these read stays in the level-one cache.
+  // How many rows are passed over twice together, so that what they read stays in the level-one cache.
   static int rows_at_once(int64_t d) {
     constexpr int64_t bytes = (Product::reads_weights ? 3 : 1) * static_cast<int64_t>(sizeof(T));
     int count = lanes<T>;

@@ -58,8 +58,8 @@ constexpr int64_t whole_first_product = 512, whole_first_joined_product = 256, w
 constexpr int64_t whole_first_power_product = 32;
 // Up to this length, in whole vectors, lanes compact their weights a vector at a time, without branches.
 constexpr int64_t compacted_row = 256;
-// What two passes over a batch of rows read fits a level-one cache: at d = 512 products of entmax take .88 of the time
-// of a pass over 16 rows after another (Zen 5).
+// Two passes over a batch of rows read at most this much, which fits a level-one cache: at d = 512 products of entmax
+// take .88 of the time that they take with batches of 16 rows (Zen 5).
 constexpr int64_t passed_twice_bytes = 32 << 10;
 // Rows with at most one weight in this many scores are compacted for them.
 constexpr int64_t sparse_share = 8;
