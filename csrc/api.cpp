@@ -73,6 +73,7 @@ bool known_half(int32_t dtype) { return dtype == REGMAX_FLOAT16 || dtype == REGM
 bool valid_shape(const regmax_rows& rows, std::initializer_list<const void*> arrays) {
   if (!(known_type(rows.dtype) || known_half(rows.dtype)) || rows.n < 0 || rows.d < 0) return false;
   if (rows.mask && (rows.mask_rows < 1 || rows.mask_repeat < 1)) return false;
+  if (rows.listed && !rows.support) return false;
   return rows.n == 0 || rows.d == 0 || all_given(arrays);
 }
 
@@ -243,4 +244,4 @@ void regmax_borrow_threads_here(void (*fork_join)(void*, void (*)(void*), void*,
   borrow_threads_here(fork_join, host);
 }
 
-int32_t regmax_abi_version(void) { return 6; }
+int32_t regmax_abi_version(void) { return 7; }

@@ -19,7 +19,7 @@ namespace {
 using Call = int32_t (*)(const regmax_rows*);
 using ForkJoin = void (*)(void* host, void (*work)(void*), void* context, int32_t threads);
 
-constexpr int32_t abi_version = 6;
+constexpr int32_t abi_version = 7;
 Call map_rows = nullptr;
 Call multiply_rows = nullptr;
 void (*borrow_threads_here)(ForkJoin, void*) = nullptr;

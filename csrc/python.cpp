@@ -95,22 +95,22 @@ void read_mapping(Arguments& in, regmax_rows& rows) {
 }
 
 PyObject* argmax(PyObject*, PyObject* const* values, Py_ssize_t count) {
-  Arguments in(values, count, 9, 22);
+  Arguments in(values, count, 9, 23);
   if (!in.complete()) return nullptr;
   regmax_rows rows{};
   in >> rows.dtype >> rows.kernel >> rows.x >> rows.y;
   read_mapping(in, rows);
-  in >> rows.theta_grad >> rows.gamma_grad >> rows.y32 >> rows.value >> rows.read_again;
+  in >> rows.theta_grad >> rows.gamma_grad >> rows.y32 >> rows.value >> rows.read_again >> rows.listed;
   return finish_rows(in, rows, regmax_argmax);
 }
 
 PyObject* jacobian_product(PyObject*, PyObject* const* values, Py_ssize_t count) {
-  Arguments in(values, count, 10, 21);
+  Arguments in(values, count, 10, 22);
   if (!in.complete()) return nullptr;
   regmax_rows rows{};
   in >> rows.dtype >> rows.kernel >> rows.y >> rows.v >> rows.out;
   read_mapping(in, rows);
-  in >> rows.theta_grad >> rows.gamma_grad >> rows.y32;
+  in >> rows.theta_grad >> rows.gamma_grad >> rows.y32 >> rows.listed;
   return finish_rows(in, rows, regmax_jacobian_product);
 }
 

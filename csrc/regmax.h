@@ -49,6 +49,8 @@ enum regmax_kernel {
   REGMAX_PROX_OSCAR_LEADING = 16
 };
 
+enum { REGMAX_LISTED = 16 };
+
 enum regmax_status { REGMAX_OK = 0, REGMAX_OUT_OF_MEMORY = 1, REGMAX_BAD_ARGUMENT = 2 };
 
 /* The type of a call's floating-point arrays. Only argmax and jacobian_product know half precision; they compute
@@ -77,6 +79,10 @@ typedef struct regmax_rows {
    * tells which rows are NaN. */
   float* y32;
   int32_t read_again; /* argmax: y is read soon, as by gradients of strengths, and stays in the caches */
+  /* NULL, or n * REGMAX_LISTED numbers (float32 in half precision), which need `support`: argmax writes the weights of
+   * each row that has at most REGMAX_LISTED, in order, and zeros after them (only zeros for the other rows), and
+   * jacobian_product reads them there for the gradients of strengths instead of gathering them from y. */
+  void* listed;
 } regmax_rows;
 
 /* Reads x; writes y, the mapping of every row, and, unless they are NULL, support, joined, kept, max_Omega as value

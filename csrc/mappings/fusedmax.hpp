@@ -237,6 +237,37 @@ struct Fusedmax : HasLam, PenalisedNorm<Fusedmax> {
     const RowSums sums = whole_row_sums(y, u, support, d);
     return {sums.total_variation_grad, lam * sums.total_variation_grad - sums.inner};
   }
+  // The first of one row per lane, with at most REGMAX_LISTED weights, zeros after them, and no deleted positions.
+  template <class T>
+  class LaneStrengths {
+   public:
+    void add_row(int r, const uint64_t* support, int64_t d, int count) {
+      const Adjacency a = find_adjacency(support, d, count);
+      adjacent_[r] = static_cast<Int<T>>(a.adjacent);
+      left_edge_[r] = static_cast<Int<T>>(a.left_edge);
+      right_edge_[r] = static_cast<Int<T>>(a.right_edge);
+    }
+
+    void sum(const Vec<T>* y, const Vec<T>* u, int count, double* sums) const {
+      const IntVec<T> adjacent = load_integers<T>(adjacent_);
+      const IntVec<T> left = load_integers<T>(left_edge_), right = load_integers<T>(right_edge_);
+      DoubleSum<T> total;
+      for (int k = 0; k < count; ++k) {
+        Vec<T> edges = add_where(has_bit(right, k), add_where(has_bit(left, k), Vec<T>{}, u[k]), u[k]);
+        if (k > 0) {
+          const Where<T> inner = has_bit(adjacent, k);
+          const Vec<T> change = u[k] - u[k - 1];
+          edges = add_where(inner & greater(y[k], y[k - 1]), edges, change);
+          edges = add_where(inner & greater(y[k - 1], y[k]), edges, -change);
+        }
+        total.add(-edges);
+      }
+      total.write(sums);
+    }
+
+   private:
+    Int<T> adjacent_[lanes<T>] = {}, left_edge_[lanes<T>] = {}, right_edge_[lanes<T>] = {};
+  };
   template <class T>
   static OmegaValue omega(const CompactedRow<T>& row, double lam, int64_t, Workspace&) {
     const double steps = total_variation(row);

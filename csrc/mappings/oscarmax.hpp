@@ -216,6 +216,26 @@ struct Oscarmax : HasLam, PenalisedNorm<Oscarmax> {
     if (row.all_equal()) return 0;
     return row.m <= few_ranks ? sum_by_few_ranks(row) : sum_by_rank(row.y, row.v, row.m, w);
   }
+  // The same for one row per lane, with at most REGMAX_LISTED weights, and zeros after them.
+  template <class T>
+  struct LaneStrengths {
+    void add_row(int, const uint64_t*, int64_t, int) {}
+
+    void sum(const Vec<T>* y, const Vec<T>* u, int count, double* sums) const {
+      DoubleSum<T> total;
+      Where<T> differ{};
+      for (int i = 0; i < count; ++i) {
+        Vec<T> of_row{};
+        for (int j = 0; j < i; ++j) of_row += select(greater(y[i], y[j]), u[j], u[i]);
+        total.add(of_row);
+        differ = differ | (greater(y[i], Vec<T>{}) & ~equal(y[i], y[0]));
+      }
+      total.write(sums);
+      // Of a single cluster J is zero.
+      for (int r = 0; r < lanes<T>; ++r) sums[r] = bits(differ) >> r & 1 ? sums[r] : 0;
+    }
+  };
+
   // sum_k (d - k) y_(k) over the d kept positions.
   template <class T>
   static OmegaValue omega(const CompactedRow<T>& row, double lam, int64_t d, Workspace& w) {

@@ -213,34 +213,9 @@ struct RowSums {
   double total_variation_grad, inner;  // as above; <u, y>
 };
 
-// Weight by weight. An edge to a position without weight adds the product on the other side.
-template <class T>
-inline RowSums few_row_sums(const T* y, const T* u, const uint64_t* support, int64_t d) {
-  const int64_t words = words_of(d);
-  double edges = 0, inner = 0;
-  uint64_t before = 1;  // as if there were a weight before the first position: no edge
-  for (int64_t word = 0; word < words; ++word) {
-    const uint64_t has = support[word], left = has << 1 | before;
-    for (uint64_t rest = has; rest; rest &= rest - 1) {
-      const int k = __builtin_ctzll(rest);
-      const int64_t i = 64 * word + k;
-      const double weight = static_cast<double>(y[i]), product = static_cast<double>(u[i]);
-      inner += weight * product;
-      edges += static_cast<double>(~left >> k & 1) * product;
-      if (i + 1 == d) continue;
-      // Off the support y and u are zero.
-      const double rise = static_cast<double>(y[i + 1]) - weight, change = static_cast<double>(u[i + 1]) - product;
-      edges += static_cast<double>((rise > 0) - (rise < 0)) * change;
-    }
-    before = has >> 63;
-  }
-  return {-edges, inner};
-}
-
 // Words of 64 positions without weights, and without the end of a segment, add nothing.
 template <class T>
 inline RowSums whole_row_sums(const T* y, const T* u, const uint64_t* support, int64_t d) {
-  if (count_bits(support, d) <= few_weights) return few_row_sums(y, u, support, d);
   constexpr int64_t stretch = lanes<T> < 8 ? 1 : lanes<T> / 4;  // words; sums in T run over 16 vectors or more
   const int64_t words = words_of(d);
   double edges = 0, inner = 0;

@@ -42,6 +42,13 @@ struct WholeArrays {
   }
 };
 
+// While the scores are in the nearest cache.
+template <class T>
+void find_kept_rows(const Rows<T>& call, int64_t begin, int64_t end) {
+  for (int64_t i = begin; call.kept && i < end; ++i)
+    find_kept(call.x + i * call.d, mask_row(call.mask, i, call.d), call.d, bits_row(call.kept, i, call.d));
+}
+
 template <class T, class Mapping>
 void map_rows(const Rows<T>& call, Tier forced, int64_t begin, int64_t end, Workspace& w) {
   DenseRows<T> out(call, begin, w);
@@ -53,6 +60,7 @@ void map_rows(const Rows<T>& call, Tier forced, int64_t begin, int64_t end, Work
       const uint32_t fast = out.template next<Mapping>(first, count);
       cascade.run(out.group, fast, ~fast & (all_lanes<T> >> (lanes<T> - count)), out);
       for (int64_t i = first; call.has_row_numbers() && i < first + count; ++i) maxima.add_row(i);
+      find_kept_rows(call, first, first + count);
     }
   } else if constexpr (leads<Mapping>) {
     LeadingRows<T> leading(w);
@@ -66,16 +74,16 @@ void map_rows(const Rows<T>& call, Tier forced, int64_t begin, int64_t end, Work
         out.at(first);
         map_scalar_row<T, Mapping>(__builtin_ctz(left), w, out);
       }
+      find_kept_rows(call, first, first + count);
     }
   } else {
     for (int64_t i = begin; i < end; ++i) {
       out.at(i);
       map_scalar_row<T, Mapping>(0, w, out);
+      find_kept_rows(call, i, i + 1);
     }
   }
   out.finish();
-  for (int64_t i = begin; call.kept && i < end; ++i)
-    find_kept(call.x + i * call.d, mask_row(call.mask, i, call.d), call.d, bits_row(call.kept, i, call.d));
 }
 
 template <class T, class Blocks = WholeArrays>

@@ -80,6 +80,7 @@ class DenseRows {
     expand_row(values, words, call_.d, y(r), streamed_);
     if (call_.support) write_bits(nonzero_candidates(values, count), words, support(r));
     if (call_.joined) write_bits(joined(), words, this->joined(r));
+    if (call_.listed) list_candidates(r, values, count);
   }
 
   struct WholeRow {
@@ -104,7 +105,7 @@ class DenseRows {
     prefetch_next(r);
     return {y(r), call_.support ? support(r) : nullptr, call_.d, streamed_};
   }
-  REGMAX_INLINE void end_whole(int) {}
+  REGMAX_INLINE void end_whole(int r) { list_row(r); }
 
   template <class Segments>
   void write_segments(int r, int64_t length, const Segments& segments) {
@@ -127,6 +128,7 @@ class DenseRows {
     } else if (length < call_.d) {
       fill_run(y(r), length, call_.d, call_.d, T(0));
     }
+    list_row(r);
   }
 
   SourceRow<T> scalar_row(int r) const {
@@ -139,6 +141,7 @@ class DenseRows {
   void write_chosen(int r, const T* values, const uint64_t* words, const uint64_t* kept, bool) {
     expand_row(values, words, call_.d, y(r));
     if (call_.support) nonzero_bits(y(r), call_.d, support(r));
+    list_row(r);
     if (!call_.joined) return;
     if (Mapping::joins == Joins::anywhere) return nonzero_bits(y(r), call_.d, joined(r));
     if (Mapping::on_simplex && count_bits(kept, call_.d) == call_.d) return find_joined(y(r), joined(r));
@@ -150,6 +153,7 @@ class DenseRows {
     fill_kept(y(r), mask_row(call_.mask, first_ + r, call_.d), call_.d, value);
     if (call_.support) clear_bits(support(r), call_.d);
     if (call_.joined) clear_bits(joined(r), call_.d);
+    list_row(r);
   }
 
   RowGroup<T> group;
@@ -202,6 +206,29 @@ class DenseRows {
     for (int k = 0; k < count; k += lanes<T>)
       zeros |= static_cast<uint64_t>(bits(equal(load(values + k), Vec<T>{})) & all_lanes<T>) << k;
     return ~zeros & (~uint64_t{0} >> (64 - count));
+  }
+
+  // Lists the weights among the candidates of a row, if they are few.
+  void list_candidates(int r, const T* values, int count) const {
+    T weights[many_candidates + 2 * lanes<T>] = {};
+    const uint64_t nonzero = nonzero_candidates(values, count);
+    int m = 0;
+    for (int k = 0; k < count; k += lanes<T>) m += append<T>(weights + m, lanes_of<T>(nonzero, k), load(values + k));
+    put_listed(r, weights, m);
+  }
+
+  // The same of a row that is written.
+  void list_row(int r) const {
+    if (!call_.listed) return;
+    T weights[REGMAX_LISTED + lanes<T>] = {};
+    const int64_t m = count_bits(support(r), call_.d);
+    if (m <= REGMAX_LISTED) compact_row(y(r), support(r), call_.d, weights);
+    put_listed(r, weights, m);
+  }
+
+  void put_listed(int r, const T* weights, int64_t m) const {
+    static constexpr T none[REGMAX_LISTED] = {};
+    std::memcpy(call_.listed + (first_ + r) * REGMAX_LISTED, m <= REGMAX_LISTED ? weights : none, sizeof none);
   }
 
   // Moves one bit per candidate to the candidates' positions.

@@ -46,6 +46,7 @@ struct Rows {
   Strength theta, gamma;
   double *value, *theta_grad, *gamma_grad;
   bool read_again;  // y is read soon: it is not streamed
+  T* listed;        // the weights of rows that have at most REGMAX_LISTED
   // Rows in half precision (half_rows.hpp).
   bool in_cache = false;             // blocks of rows are converted in scratch memory: nothing is streamed
   const uint16_t* halves = nullptr;  // y of a Jacobian product if `y` is nullptr: it tells which rows are NaN
@@ -89,7 +90,8 @@ inline Rows<T> typed_rows(const regmax_rows& r) {
           r.value,
           r.theta_grad,
           r.gamma_grad,
-          r.read_again != 0};
+          r.read_again != 0,
+          static_cast<T*>(r.listed)};
 }
 
 // Rows of scores that are known by bounds: those that may be above a level are computed when a tier asks for them.

@@ -137,7 +137,7 @@ class ProductCascade {
   // would wait for them.
   void prefetch_weights(int64_t first, int64_t end) const {
     constexpr int line = cache_line / static_cast<int>(sizeof(T));
-    if (Mapping::Product::reads_weights || !call_.support || call_.d > prefetched_row) return;
+    if (Mapping::Product::reads_weights || !call_.support || call_.listed || call_.d > prefetched_row) return;
     for (int64_t i = first; i < first + lanes<T> && i < end; ++i) {
       const uint64_t* const words = bits_row(call_.support, i, call_.d);
       const T* const y = call_.y + i * call_.d;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -120,7 +121,12 @@ class StrengthGrads {
     if constexpr (has_grads<Mapping>) {
       add_group(first, count);
     } else {
-      for (int64_t i = first; i < first + count; ++i) put(i, find_grads(i));
+      uint32_t left = (uint32_t{1} << count) - 1;
+      if constexpr (Mapping::on_simplex && Mapping::joins != Joins::nothing) left = add_few_weights(first, left);
+      for (; left; left &= left - 1) {
+        const int64_t i = first + __builtin_ctz(left);
+        put(i, find_grads(i));
+      }
     }
   }
 
@@ -128,6 +134,57 @@ class StrengthGrads {
   void put(int64_t i, const StrengthGrad& grads) {
     if (call_.theta_grad) call_.theta_grad[i] = call_.gamma.of(i) * grads.theta;  // the product is J v / gamma
     if (call_.gamma_grad) call_.gamma_grad[i] = grads.gamma;
+  }
+
+  // Those of the `wanted` rows that have few weights, one row per lane; returns the others.
+  uint32_t add_few_weights(int64_t first, uint32_t wanted) {
+    constexpr int64_t stride = REGMAX_LISTED + lanes<T>;
+    T weights[lanes<T> * stride], products[lanes<T> * stride];
+    typename Mapping::template LaneStrengths<T> strengths;
+    uint32_t found = 0;
+    int most = 1;
+    for (int r = 0; r < lanes<T>; ++r) {
+      T *const y = weights + r * stride, *const u = products + r * stride;
+      const int count = wanted >> r & 1 ? gather_few(first + r, y, u) : 0;
+      for (int64_t k = count; k < REGMAX_LISTED; k += lanes<T>) store<T>(y + k, Vec<T>{}), store<T>(u + k, Vec<T>{});
+      if (!count) continue;
+      strengths.add_row(r, bits_row(call_.support, first + r, call_.d), call_.d, count);
+      found |= 1u << r;
+      most = count > most ? count : most;
+    }
+    if (!found) return wanted;
+    Vec<T> y[REGMAX_LISTED], u[REGMAX_LISTED], inner{};
+    rows_to_lanes<T>(weights, stride, most, y);
+    rows_to_lanes<T>(products, stride, most, u);
+    for (int k = 0; k < most; ++k) inner = times_plus(y[k], u[k], inner);
+    double sums[lanes<T>];
+    strengths.sum(y, u, most, sums);
+    for (uint32_t rest = found; rest; rest &= rest - 1) {
+      const int r = __builtin_ctz(rest);
+      put(first + r, {sums[r], call_.theta.of(first + r) * sums[r] - static_cast<double>(inner[r])});
+    }
+    return wanted & ~found;
+  }
+
+  // The weights of row i, and the product there; returns how many, 0 if they are not few, or if positions between them
+  // are deleted. Both have room for a vector more.
+  int gather_few(int64_t i, T* weights, T* products) {
+    const int64_t d = call_.d;
+    if (RowSupport<T, Mapping>::has_gaps ? !is_whole(i) : !call_.support) return 0;
+    const uint64_t* const support = bits_row(call_.support, i, d);
+    const int64_t m = count_bits(support, d);
+    if (m > REGMAX_LISTED) return 0;
+    const auto compact = d <= compacted_row && d % lanes<T> == 0 ? compact_vectors<T> : compact_words;
+    if (call_.listed) {
+      std::memcpy(weights, call_.listed + i * REGMAX_LISTED, REGMAX_LISTED * sizeof(T));
+    } else {
+      compact(call_.y + i * d, support, d, weights);
+    }
+    compact(call_.out + i * d, support, d, products);
+    return static_cast<int>(m);
+  }
+  static void compact_words(const T* x, const uint64_t* words, int64_t d, T* compacted) {
+    compact_row(x, words, d, compacted);
   }
 
   // Sums row by row, then the gradients of all rows.
@@ -189,14 +246,17 @@ class StrengthGrads {
     const double theta = call_.theta.of(i);
     const T* const out = call_.out + i * d;
     if constexpr (RowSupport<T, Mapping>::has_gaps) {
-      const uint64_t* const support = bits_row(call_.support, i, d);
-      if (support && keeps_all(i) && count_bits(support, d) > 0)
-        return Mapping::whole_row_grads(call_.y + i * d, out, support, d, theta);
+      if (is_whole(i)) return Mapping::whole_row_grads(call_.y + i * d, out, bits_row(call_.support, i, d), d, theta);
     }
     const CompactedRow<T> row = support_.compact(i, out, kept_words(i));
     if (row.m == 0) return {support_.without_weights(i, 0), support_.without_weights(i, 0)};
     return {call_.theta_grad ? Mapping::strength_grad(row, theta, w_) : 0,
             call_.gamma_grad ? Mapping::gamma_grad(row, theta, w_) : 0};
+  }
+
+  // Whether a row has weights, and nothing is deleted.
+  bool is_whole(int64_t i) const {
+    return call_.support && keeps_all(i) && count_bits(bits_row(call_.support, i, call_.d), call_.d) > 0;
   }
 
   bool keeps_all(int64_t i) const {

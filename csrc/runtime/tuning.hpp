@@ -66,8 +66,6 @@ constexpr int64_t sparse_share = 8;
 // Gradients of the strengths of powers pass over rows of at most two vectors, and over rows of which more than a third
 // has weight; the weights of others are compacted. Estimated from the cost of a vector's powers, 15 ns.
 constexpr int64_t few_vectors = 2, summed_share = 3;
-// Rows of fusedmax with at most this many weights add up the gradients of their strengths weight by weight.
-constexpr int64_t few_weights = 8;
 // Rows with more joined weights than this are averaged by the lane tier or by prefix sums.
 constexpr int most_joined = 16;
 // A fusedmax row of more scores, all candidates, leaves the lane tier, where taut strings take quadratic

@@ -278,6 +278,13 @@ inline int64_t compact_row(const T* x, const uint64_t* words, int64_t d, T* comp
   return count;
 }
 
+// The same for a row of whole vectors, without a branch on each word.
+template <class T>
+inline void compact_vectors(const T* x, const uint64_t* words, int64_t d, T* compacted) {
+  for (int64_t i = 0; i < d; i += lanes<T>)
+    compacted += append<T>(compacted, lanes_of<T>(words[i / 64], static_cast<int>(i % 64)), load(x + i));
+}
+
 // Expands values to the bits of a row.
 template <class T>
 inline void expand_row(const T* values, const uint64_t* words, int64_t d, T* y, bool streamed = false) {

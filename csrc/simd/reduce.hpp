@@ -93,6 +93,27 @@ struct LaneSum {
   }
 };
 
+// A sum in double, lane by lane.
+template <class T>
+class DoubleSum {
+ public:
+  REGMAX_INLINE void add(Vec<double> v) { totals_[0] += v; }
+  REGMAX_INLINE void add(Vec<float> v) {
+    Vec<double> wide[2];
+    widen(v, wide);
+    for (int h = 0; h < halves; ++h) totals_[h] += wide[h];
+  }
+  // A number per lane.
+  void write(double* sums) const {
+    for (int h = 0; h < halves; ++h) store<double>(sums + h * lanes<double>, totals_[h]);
+  }
+
+ private:
+  static constexpr int halves = lanes<T> / lanes<double>;
+
+  Vec<double> totals_[halves] = {};
+};
+
 inline double sum_of(const double* x, int64_t m) {
   constexpr int w = lanes<double>;
   Vec<double> a{}, b{}, c{}, d{};

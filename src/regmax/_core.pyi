@@ -27,6 +27,8 @@ def argmax(
     gamma_grad: Address = None,
     y32: Address = None,
     value: Address = None,
+    read_again: bool = False,
+    listed: Address = None,
     /,
 ) -> None: ...
 def jacobian_product(
@@ -51,6 +53,7 @@ def jacobian_product(
     theta_grad: Address = None,
     gamma_grad: Address = None,
     y32: Address = None,
+    listed: Address = None,
     /,
 ) -> None: ...
 def prox_owl(

@@ -83,6 +83,59 @@ def test_clusters_of_many_weights_are_ranked(dtype: torch.dtype, monkeypatch: py
     assert expected[2].abs() > 1
 
 
+@pytest.mark.parametrize("case", ["fusedmax", "oscarmax"])
+@pytest.mark.parametrize("d", [16, 40, 128, 300])
+@pytest.mark.parametrize("kind", ["normal", "repeats", "ends"])
+def test_rows_with_few_and_with_many_weights(
+    case: str, d: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few weights are listed, and their rows are summed one per lane; the others of the group are not."""
+    spreads = torch.logspace(-2, 0.5, 33, dtype=DOUBLE)[torch.arange(33) * 7 % 33][:, None]  # mixed
+    x, v = spreads * scores(33, d), scores(33, d, 1)
+    if kind == "repeats":
+        x = x.repeat_interleave(3, dim=1)[:, :d]
+    elif kind == "ends":
+        x[:, 0] += spreads[:, 0]
+        x[:, -1] += spreads[:, 0]
+    name, value = CASES[case]
+    counts = (getattr(regmax, case)(x, gamma=1.7, **{str(name): value}) > 0).sum(-1)
+    assert (counts <= 16).any()
+    assert d == 16 or (counts > 16).any()
+    ours, expected = both_paths(case, monkeypatch, x, v, shape=(33, 1))
+    torch.testing.assert_close(ours, expected, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("kernel", ["fusedmax", "oscarmax"])
+@pytest.mark.parametrize("dtype", [torch.float32, DOUBLE], ids=str)
+@pytest.mark.parametrize("tier", [None, *TIERS])
+def test_listed_weights_change_no_bit(kernel: str, dtype: torch.dtype, tier: str | None) -> None:
+    n, d, words = 50, 100, 2
+    x, v = scores(n, d, spread=0.5).to(dtype), scores(n, d, 1).to(dtype)
+    x[7], x[8, 3], x[9, 5] = 0.0, torch.nan, -torch.inf
+    bits = torch.empty(3, n, words, dtype=torch.int64)
+    y, listed = torch.empty_like(x), torch.full((n, 16), torch.nan, dtype=dtype)
+    support, joined, kept = (own.data_ptr() for own in bits)
+    code, sizes = native.CODES[kernel], (n, d, 0.02, 1.5, 1, support, joined, None, 1, 1, None, None, kept)
+    with forced_tier(tier):
+        given = None, None, None, None, False, listed.data_ptr()
+        native.core.argmax(x.itemsize, code, x.data_ptr(), y.data_ptr(), *sizes, *given)
+        for row, own in zip(y, listed, strict=True):
+            weights = row[row > 0]
+            few = weights if len(weights) <= 16 else weights[:0]
+            assert torch.equal(own, torch.cat([few, own.new_zeros(16 - len(few))]))
+        results = []
+        for pointer in (None, listed.data_ptr()):
+            out, grads = torch.empty_like(x), torch.empty(2, n, dtype=DOUBLE)
+            arrays = y.data_ptr(), v.data_ptr(), out.data_ptr()
+            numbers = grads[0].data_ptr(), grads[1].data_ptr(), None, pointer
+            native.core.jacobian_product(x.itemsize, code, *arrays, *sizes, *numbers)
+            results.append((out, grads))
+    for ours, expected in zip(*results, strict=True):
+        assert torch.equal(ours.nan_to_num(nan=-7), expected.nan_to_num(nan=-7))
+    with pytest.raises(ValueError, match="needs a known kernel"):  # listed weights need the support
+        native.core.argmax(x.itemsize, code, x.data_ptr(), y.data_ptr(), *sizes[:5], *(None,) * 8, *given)
+
+
 @mappings
 def test_they_are_finite_differences(case: str) -> None:
     """Of rows that are longer than gradcheck's."""

@@ -120,24 +120,26 @@ class LearnedArgmax(PlainFunction):  # type: ignore[misc]
         ctx: Any, x: Tensor, theta: Theta, gamma: Tensor | float, call: tuple[Tensor | None, str]
     ) -> Tensor:
         keep, kernel = call
-        bits, y32 = structure.new_learned_bits(x, kernel), structure.new_weights(x, kernel, learned=True)
+        learned = any(ctx.needs_input_grad[1:3])
+        bits, extra = structure.new_learned_bits(x, kernel), structure.new_extra(x, kernel, learned=learned)
         strength = 0.0 if theta is None else theta
-        again = structure.reads_again(x, kernel, learned=any(ctx.needs_input_grad[1:3]))
-        y = ops.call_argmax_learned(x, keep, strength, gamma, kernel, bits, y32, read_again=again)
+        again = structure.reads_again(x, kernel, learned=learned)
+        y = ops.call_argmax_learned(x, keep, strength, gamma, kernel, bits, extra, read_again=again)
         strengths = [part if isinstance(part, Tensor) else None for part in (theta, gamma)]
-        ctx.save_for_backward(y, y32, bits, keep, *strengths)
+        ctx.save_for_backward(y, extra, bits, keep, *strengths)
         ctx.numbers, ctx.kernel = (theta, gamma), kernel
         return y
 
     @staticmethod
     def backward(ctx: Any, v: Tensor) -> Any:
-        y, y32, bits, keep, *strengths = ctx.saved_tensors
+        y, extra, bits, keep, *strengths = ctx.saved_tensors
         theta, gamma = (
             number if tensor is None else tensor
             for number, tensor in zip(ctx.numbers, strengths, strict=True)
         )
         if is_grad_enabled() or is_legacy_batchedtensor(v) or not is_plain(v):
-            weights, direction = (y, v) if y32 is None else (full_weights(y, y32), v.float())
+            in_half = y.dtype in structure.HALF
+            weights, direction = (full_weights(y, extra), v.float()) if in_half else (y, v)
             x_grad, *rows = _differentiable_grads(direction, weights, bits, keep, theta, gamma, ctx.kernel)
             x_grad = x_grad.to(v.dtype)
         else:
@@ -149,7 +151,7 @@ class LearnedArgmax(PlainFunction):  # type: ignore[misc]
                 0.0 if theta is None else theta,
                 gamma,
                 ctx.kernel,
-                y32,
+                extra,
                 ctx.needs_input_grad[1:3],
             )
         grads = [
@@ -159,9 +161,9 @@ class LearnedArgmax(PlainFunction):  # type: ignore[misc]
         return x_grad, *grads, None
 
 
-def full_weights(y: Tensor, y32: Tensor) -> Tensor:
-    """The float32 weights, with the graph of the half-precision ones."""
-    return y.float() + (y32 - y.detach().float())
+def full_weights(y: Tensor, y32: Tensor | None) -> Tensor:
+    """The float32 weights, if they are known, with the graph of the half-precision ones."""
+    return y.float() if y32 is None else y.float() + (y32 - y.detach().float())
 
 
 def _differentiable_grads(

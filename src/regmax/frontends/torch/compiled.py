@@ -37,22 +37,22 @@ def _tensor(strength: Any) -> Tensor:
 def _rows(
     x: Tensor, mask: _Optional, theta: Tensor, gamma: Tensor, kernel: str, learned: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The weights, in half precision also those in float32, and the bits; `learned`: for the strengths' gradients."""
+    """The weights, what else the backward pass reads of them, and the bits; `learned`: for the strengths' gradients."""
     bits = x.new_empty(structure.full_bits_shape(x, kernel, learned=learned), dtype=torch.int64)
-    y32 = structure.new_weights(x, kernel, learned=learned)
+    extra = structure.new_extra(x, kernel, learned=learned)
     again = structure.reads_again(x, kernel, learned=learned)
-    y = ops.call_argmax_learned(x.contiguous(), mask, theta, gamma, kernel, bits, y32, read_again=again)
-    return y, x.new_empty(0) if y32 is None else y32, bits
+    y = ops.call_argmax_learned(x.contiguous(), mask, theta, gamma, kernel, bits, extra, read_again=again)
+    return y, x.new_empty(0) if extra is None else extra, bits
 
 
 @_rows.register_fake
 def _(
     x: Tensor, mask: _Optional, theta: Tensor, gamma: Tensor, kernel: str, learned: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    y32 = structure.new_weights(x, kernel, learned=learned)
+    extra = structure.new_extra(x, kernel, learned=learned)
     return (
         torch.empty_like(x, memory_format=torch.contiguous_format),
-        x.new_empty(0) if y32 is None else y32,
+        x.new_empty(0) if extra is None else extra,
         x.new_empty(structure.full_bits_shape(x, kernel, learned=learned), dtype=torch.int64),
     )
 
@@ -61,7 +61,7 @@ def _(
 def _rows_backward(
     v: Tensor,
     y: Tensor,
-    y32: Tensor,
+    extra: Tensor,
     bits: Tensor,
     mask: _Optional,
     theta: Tensor,
@@ -71,7 +71,7 @@ def _rows_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of x, theta and gamma; the last two are empty unless `learned`."""
     arguments = v, y.contiguous(), bits.contiguous(), mask, theta, gamma, kernel
-    weights = y32.contiguous() if y32.numel() else None
+    weights = extra.contiguous() if extra.numel() else None
     if not learned:
         return ops.call_product_learned(*arguments, weights, None), y.new_empty(0), y.new_empty(0)
     x_grad, *rows = ops.call_strength_grads(*arguments, weights)
@@ -95,7 +95,7 @@ def _(v: Tensor, y: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     _, mask, theta, gamma, ctx.kernel, ctx.learned = inputs
     ctx.save_for_backward(*output, mask, theta, gamma)
-    ctx.set_materialize_grads(False)  # y32 has no gradient
+    ctx.set_materialize_grads(False)  # extra has no gradient
 
 
 def _gradients(ctx: Any, v: _Optional, *_: Any) -> tuple[Any, ...]:

@@ -21,20 +21,21 @@ class HalfArgmax(PlainFunction):  # type: ignore[misc]
     def forward(ctx: Any, x: Tensor, call: tuple[Tensor | None, float, float, str]) -> Tensor:
         keep, theta, gamma, kernel = call
         bits = structure.new_half_bits(x, kernel)
-        y32 = structure.new_weights(x, kernel, learned=False)
-        y = ops.call_argmax_learned(x, keep, theta, gamma, kernel, bits, y32)
-        ctx.save_for_backward(y, y32, bits, keep)
+        extra = structure.new_extra(x, kernel, learned=False)
+        y = ops.call_argmax_learned(x, keep, theta, gamma, kernel, bits, extra)
+        ctx.save_for_backward(y, extra, bits, keep)
         ctx.strengths = theta, gamma, kernel
         return y
 
     @staticmethod
     def backward(ctx: Any, v: Tensor) -> Any:
-        y, y32, bits, keep = ctx.saved_tensors
+        y, extra, bits, keep = ctx.saved_tensors
         theta, gamma, kernel = ctx.strengths
         if not (is_grad_enabled() or is_legacy_batchedtensor(v)) and is_plain(v):
-            return ops.call_product_learned(v, y, bits, keep, theta, gamma, kernel, y32, None), None
-        weights = y.float() if y32 is None else full_weights(y, y32)
-        return (product(v.float(), weights, bits, keep, theta, kernel) / gamma).to(v.dtype), None
+            return ops.call_product_learned(v, y, bits, keep, theta, gamma, kernel, extra, None), None
+        return (product(v.float(), full_weights(y, extra), bits, keep, theta, kernel) / gamma).to(
+            v.dtype
+        ), None
 
 
 def argmax(x: Tensor, keep: Tensor | None, theta: float, gamma: float, kernel: str) -> Tensor:

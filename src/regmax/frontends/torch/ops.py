@@ -2,8 +2,8 @@
 
 The operators (`torch.ops.regmax.*`) are opaque to tracing and have no derivatives: autograd.py defines them.
 
-A strength is a number, or a tensor that broadcasts to x[..., :1]. structure.py describes `bits`, and `y32`, the float32
-weights of half-precision rows.
+A strength is a number, or a tensor that broadcasts to x[..., :1]. structure.py describes `bits`, and `extra`, a
+second copy of some weights.
 """
 
 from collections.abc import Sequence
@@ -151,18 +151,19 @@ def call_argmax_learned(
     gamma: Strength,
     kernel: str,
     bits: Tensor | None,
-    y32: Tensor | None,
+    extra: Tensor | None,
     *,
     read_again: bool = False,
 ) -> Tensor:
-    """The same with strengths that may be tensors, also in half precision; fill `y32` if it is given."""
+    """The same with strengths that may be tensors, also in half precision; fill `extra` if it is given."""
     y = empty_like(x)
     d = x.shape[-1]
     n = x.numel() // d if d else 0
     (thetas, one_theta), (gammas, one_gamma) = _split(theta), _split(gamma)
     optional, _owners = _more_arguments(x, bits, mask, thetas, gammas)
     code, threads = native.CODES[kernel], get_num_threads()
-    more = *optional, None, None, None if y32 is None else y32.data_ptr(), None, read_again
+    y32, listed = structure.extra_pointers(x, extra)
+    more = *optional, None, None, y32, None, read_again, listed
     pointers = x.data_ptr(), y.data_ptr()
     native.core.argmax(_code(x), code, *pointers, n, d, one_theta, one_gamma, threads, *more)
     return y
@@ -176,7 +177,7 @@ def call_strength_grads(
     theta: Strength,
     gamma: Strength,
     kernel: str,
-    y32: Tensor | None,
+    extra: Tensor | None,
     wanted: Sequence[bool] = (True, True),
 ) -> tuple[Tensor, Tensor, Tensor]:
     """J v / gamma, and the derivatives of <v, y> in each row's theta and gamma, shaped like y[..., :1], in float64.
@@ -184,7 +185,7 @@ def call_strength_grads(
     A derivative that is not `wanted` is zero.
     """
     grads = y.new_zeros((2, *y.shape[:-1], 1), dtype=torch.float64)
-    out = call_product_learned(v, y, bits, mask, theta, gamma, kernel, y32, grads, wanted)
+    out = call_product_learned(v, y, bits, mask, theta, gamma, kernel, extra, grads, wanted)
     return out, *grads
 
 
@@ -196,13 +197,13 @@ def call_product_learned(
     theta: Strength,
     gamma: Strength,
     kernel: str,
-    y32: Tensor | None,
+    extra: Tensor | None,
     grads: Tensor | None,
     wanted: Sequence[bool] = (True, True),
 ) -> Tensor:
     """J v / gamma with strengths that may be tensors; fill `grads` with their `wanted` derivatives if it is given.
 
-    In half precision `y32` has the weights, and of `y` only NaN is read.
+    In half precision `extra` has the weights, and of `y` only NaN is read.
     """
     v = v.contiguous()
     out = empty_like(y)
@@ -212,7 +213,7 @@ def call_product_learned(
     optional, _owners = _more_arguments(y, bits, mask, thetas, gammas)
     code, threads = native.CODES[kernel], get_num_threads()
     places = [None if grads is None or not wanted[k] else grads[k].data_ptr() for k in range(2)]
-    more = *optional, *places, None if y32 is None else y32.data_ptr()
+    more = *optional, *places, *structure.extra_pointers(y, extra)
     pointers = y.data_ptr(), v.data_ptr(), out.data_ptr()
     native.core.jacobian_product(_code(y), code, *pointers, n, d, one_theta, one_gamma, threads, *more)
     return out

@@ -4,7 +4,9 @@
 fusedmax and oscarmax, is `joined`, which marks fused weights; the third, for the gradient of fusedmax's strengths, is
 `kept`. `bits` has no parts, or is None, if the backward pass is as fast with only the weights.
 
-Half-precision weights are never read: the bits suffice, or the weights are saved in float32.
+`extra` is None, or a second copy of weights. Half-precision weights are never read: the bits suffice, or `extra` has
+all weights in float32. For the gradients of strengths of fusedmax and oscarmax it lists the weights of each row with at
+most 16 (REGMAX_LISTED in csrc/regmax.h): the weights themselves can then bypass the caches.
 """
 
 import torch
@@ -20,6 +22,8 @@ _MANY = 1 << 16
 # The longest rows whose backward pass reads most of the weights again, if no strength is learned.
 _READ_AGAIN = {"entmax": 1024, "oscarmax": 128}
 HALF = (torch.float16, torch.bfloat16)
+LISTED = 16
+_LISTING = ("fusedmax", "oscarmax")
 # The kernels whose Jacobian product needs no weights: the support and the segments, which are bits, determine it.
 _BITS_SUFFICE = frozenset(
     name
@@ -51,7 +55,7 @@ def new_bits(x: Tensor, kernel: str, theta: float = _SQUARES) -> Tensor | None:
 
 def new_learned_bits(x: Tensor, kernel: str) -> Tensor | None:
     """The same if strengths are learned: segments are separated by kept positions without weight."""
-    if kernel in native.CHAINED or x.dtype in HALF:
+    if kernel in native.CHAINED or x.dtype in HALF or lists_weights(x, kernel):
         return x.new_empty(full_bits_shape(x, kernel, learned=True), dtype=torch.int64)
     return new_bits(x, kernel)
 
@@ -67,16 +71,30 @@ def new_half_bits(x: Tensor, kernel: str) -> Tensor:
     return x.new_empty(full_bits_shape(x, kernel, learned=False), dtype=torch.int64)
 
 
-def new_weights(x: Tensor, kernel: str, *, learned: bool) -> Tensor | None:
-    """Memory for the float32 weights of half-precision rows; None if the backward pass does not read them."""
-    if x.dtype not in HALF or (kernel in _BITS_SUFFICE and not learned):
+def new_extra(x: Tensor, kernel: str, *, learned: bool) -> Tensor | None:
+    """Memory for `extra`; None if the backward pass does not read it."""
+    if x.dtype not in HALF:
+        return x.new_empty((*x.shape[:-1], LISTED)) if learned and lists_weights(x, kernel) else None
+    if kernel in _BITS_SUFFICE and not learned:
         return None
     return x.new_empty(x.shape, dtype=torch.float32)
 
 
+def lists_weights(x: Tensor, kernel: str) -> bool:
+    """Whether the weights of rows with few are listed for the gradients of strengths."""
+    return kernel in _LISTING and x.dtype not in HALF
+
+
 def reads_again(x: Tensor, kernel: str, *, learned: bool = False) -> bool:
     """Whether the backward pass reads most of the weights, which then stay in the caches."""
-    return learned or x.shape[-1] <= _READ_AGAIN.get(kernel, 0)
+    return (learned and not lists_weights(x, kernel)) or x.shape[-1] <= _READ_AGAIN.get(kernel, 0)
+
+
+def extra_pointers(x: Tensor, extra: Tensor | None) -> tuple[int | None, int | None]:
+    """The addresses of `y32` and `listed`."""
+    if extra is None:
+        return None, None
+    return (extra.data_ptr(), None) if x.dtype in HALF else (None, extra.data_ptr())
 
 
 def kept_mask(bits: Tensor, d: int) -> Tensor:

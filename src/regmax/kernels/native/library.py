@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 _NAME = "regmax._core"
-_ABI_VERSION = 6
+_ABI_VERSION = 7
 
 
 def load(path: str) -> ModuleType:
