@@ -2,7 +2,8 @@
 //
 // The cut. tau >= tau_sparsemax + lam, but scores close below tau may matter. With K candidates above the cut
 // b, and L scores above a lower cut c, neither those between nor those below matter if tau >= b + lam (K + 1
-// + L) / 2 and tau >= c + lam (L + 1 + d) / 2: the certificate, tested after solving.
+// + L) / 2 and tau >= c + lam (L + 1 + d) / 2: the certificate, tested after solving. Rows that fail are tested again
+// with more levels, from b to tau - lam (d + 1), below which nothing matters: the same holds between every two of them.
 #pragma once
 
 #include <cmath>
@@ -43,6 +44,7 @@ struct Oscarmax : HasLam, PenalisedNorm<Oscarmax> {
       if (row.count == row.length && is_one_cluster(row.x, row.length, row.top, row.theta, row.gamma)) return false;
       // Too many of them only make the certificate stricter.
       low_count_[r] = static_cast<T>(count_above(row.x, row.length, row.top, row.lowest(low_cut_[r] * row.gamma)));
+      rows_[r] = row;
       return true;
     }
 
@@ -76,7 +78,9 @@ struct Oscarmax : HasLam, PenalisedNorm<Oscarmax> {
         for (int k = 0; k < count; ++k) y[k] = select(inside & equal(p.x[k], sorted[a]), w[a], y[k]);
       }
       read_marks(y, count);
-      return unsure | bits(greater(least_tau(p) + margin, prefix.tau + prefix.centre));
+      const Vec<T> tau = prefix.tau + prefix.centre;
+      const uint32_t open = bits(greater(least_tau(p) + margin, tau)) & ~unsure;
+      return unsure | (open ? undecided(p, open, tau - margin) : 0);
     }
 
     uint64_t joined(int r, const T*) const { return static_cast<uint64_t>(joined_[r]); }
@@ -108,6 +112,32 @@ struct Oscarmax : HasLam, PenalisedNorm<Oscarmax> {
                     load(low_cut_) + half * (low_counts + p.lengths + splat(T(1))));
     }
 
+    // The `open` lanes that more levels do not decide either.
+    uint32_t undecided(const LaneProblem<T>& p, uint32_t open, Vec<T> tau) const {
+      constexpr int levels = certificate_levels;
+      uint32_t left = 0;
+      for (; open; open &= open - 1) {
+        const int r = __builtin_ctz(open);
+        if (p.counts[r] == 0) continue;
+        const ScreenedRow<T>& row = rows_[r];
+        const T bottom = tau[r] - row.theta * static_cast<T>(row.length + 1);
+        T bounds[levels], lowest[levels];
+        int64_t counts[levels + 1];  // of the scores above each bound; below the last one is the rest of the row
+        for (int j = 0; j < levels; ++j) {
+          bounds[j] = p.cuts[r] + (bottom < p.cuts[r] ? bottom - p.cuts[r] : T(0)) * (T(j) / (levels - 1));
+          lowest[j] = row.lowest(bounds[j] * row.gamma);
+        }
+        count_above<levels>(row.x, row.length, row.top, lowest, counts);
+        counts[0] = p.counts[r];
+        counts[levels] = row.length;
+        bool decided = true;
+        for (int j = 0; j < levels; ++j)
+          decided &= bounds[j] + row.theta * (static_cast<T>(counts[j] + counts[j + 1] + 1) / 2) <= tau[r];
+        left |= static_cast<uint32_t>(!decided) << r;
+      }
+      return left;
+    }
+
     // Equal weights, which are neighbours in sorted order, get a sign; read_marks turns it into bits.
     static void mark_equal(Vec<T>* sorted, int count) {
       Where<T> before{};
@@ -130,6 +160,7 @@ struct Oscarmax : HasLam, PenalisedNorm<Oscarmax> {
     }
 
     T low_cut_[lanes<T>] = {}, low_count_[lanes<T>] = {};
+    ScreenedRow<T> rows_[lanes<T>] = {};
     Int<T> joined_[lanes<T>] = {};
   };
 

@@ -60,6 +60,17 @@ inline int64_t count_above(const T* x, int64_t d, T top, T level) {
   return count;
 }
 
+// The same for several levels.
+template <int n, class T>
+inline void count_above(const T* x, int64_t d, T top, const T* levels, int64_t* counts) {
+  const Vec<T> tops = splat(top);
+  for (int j = 0; j < n; ++j) counts[j] = 0;
+  for (int64_t i = 0; i < d; i += lanes<T>) {
+    const Vec<T> v = load_left(x + i, d - i, -std::numeric_limits<T>::infinity()) - tops;
+    for (int j = 0; j < n; ++j) counts[j] += __builtin_popcount(bits(greater(v, splat(levels[j]))));
+  }
+}
+
 // Which scores are candidates: those that are not at or below `low`, relative to the row's maximum.
 template <class T>
 struct Cut {
