@@ -55,7 +55,7 @@ class PowerRows {
     UnsureRows unsure{~found, 0};
     if (found & ~few) unsure |= settle(powers, found & ~few, &m, &sum);
     if (few) unsure |= settle_few(powers, few, &m, &sum);
-    unsure.left |= bits(greater(m, start)) & ~without_cut(rows, found);
+    unsure.left |= cut_too_high(rows, bits(greater(m, start)) & ~unsure.left, powers, m);
     return write_settled(rows, wanted, unsure, m, sum, out);
   }
 
@@ -123,9 +123,14 @@ class PowerRows {
     Vec<T> x[lanes<T>];
     store<T>(top_, relative_maxima(rows, maxima, x));
     const Vec<T> start = guess_roots<T>(x, lanes<T>, powers, integers_, wanted);
-    const Vec<T> cut = splat(T(-1 - 32 * rounding<T>)) * start / powers.c();
-    store<T>(cut_, rows.scaled ? cut * load(rows.gamma) * splat(1 + 8 * rounding<T>) : cut);
+    store<T>(cut_, cut_of(rows, powers, start));
     return start;
+  }
+
+  // The scores above it, relative to the top, may have weight if the root is m.
+  static Vec<T> cut_of(const RowGroup<T>& rows, const Powers& powers, Vec<T> m) {
+    const Vec<T> cut = splat(T(-1 - 32 * rounding<T>)) * m / powers.c();
+    return rows.scaled ? cut * load(rows.gamma) * splat(1 + 8 * rounding<T>) : cut;
   }
 
   // The candidates of every row, padded to whole steps of a pass; returns the bits of the rows that have them.
@@ -162,11 +167,18 @@ class PowerRows {
     return powers.even_root(load(counts), sum_rows<T>(sums) / load(counts));
   }
 
-  // The rows whose cut excludes no score, so that it cannot be too high.
-  uint32_t without_cut(const RowGroup<T>& rows, uint32_t found) const {
-    uint32_t all = 0;
-    for (int r = 0; r < lanes<T>; ++r) all |= static_cast<uint32_t>(counts_[r] == rows.length[r]) << r;
-    return all & found;
+  // Of the `suspect` rows, whose root m is larger than the guess, those whose cut excluded a score that has weight.
+  uint32_t cut_too_high(const RowGroup<T>& rows, uint32_t suspect, const Powers& powers, Vec<T> m) const {
+    if (!suspect || rows.bounded) return suspect;
+    T cuts[lanes<T>];
+    store<T>(cuts, cut_of(rows, powers, m));
+    uint32_t left = 0;
+    for (; suspect; suspect &= suspect - 1) {
+      const int r = __builtin_ctz(suspect);
+      const bool is_complete = count_above(rows.x[r], rows.length[r], top_[r], cuts[r]) == counts_[r];
+      left |= static_cast<uint32_t>(!is_complete) << r;
+    }
+    return left;
   }
 
   // Which rows are solved in lanes depends on each row only.

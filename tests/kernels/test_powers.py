@@ -151,3 +151,29 @@ def test_entmax_rows_with_about_48_candidates(d: int) -> None:
     product = native.jacobian_product("entmax", y, v, None, 1.5)
     wanted = native.jacobian_product("entmax", exact, v.astype(np.float64), None, 1.5)
     np.testing.assert_allclose(product, wanted, atol=2e-6)
+
+
+@pytest.mark.parametrize(("kernel", "theta"), [("entmax", 1.9), ("sqpnormmax", 1.9), ("entmax", 1.7)])
+@pytest.mark.parametrize("gamma", [1.0, 0.7])
+def test_scores_close_to_a_threshold_that_is_guessed_too_high_keep_their_weights(
+    kernel: str, theta: float, gamma: float
+) -> None:
+    """Newton's method from few peaks and a plateau ends above the threshold: scores between them have weight."""
+    tied = np.concatenate([np.full(4, 0.5), np.full(6, 0.25), np.full(6, -3.0)])
+    weights = native.argmax(kernel, tied[None], None, theta)[0]
+    low, high = -3.0, 0.25
+    for _ in range(60):  # the threshold: the score from which on a further one has weight
+        middle = (low + high) / 2
+        above = native.argmax(kernel, np.append(tied[:-1], middle)[None], None, theta)[0, -1] > 0
+        low, high = (low, middle) if above else (middle, high)
+    assert weights[:10].min() > 0
+    steps = np.concatenate([-np.logspace(-7, -1, 31), np.logspace(-7, -1.2, 31)])
+    x = np.tile(tied, (len(steps), 1))
+    x[:, -1] = high + steps
+    x = (gamma * x).astype(np.float32)
+    exact = native.argmax(kernel, x.astype(np.float64), None, theta, gamma=gamma)
+    y = native.argmax(kernel, x, None, theta, gamma=gamma)
+    assert (exact[:, -1] > 0).any()
+    assert (exact[:, -1] == 0).any()
+    np.testing.assert_allclose(y, exact, rtol=0, atol=2e-7)
+    np.testing.assert_array_equal(y > 0, exact > 0)
