@@ -210,10 +210,10 @@ class DenseRows {
 
   // Lists the weights among the candidates of a row, if they are few.
   void list_candidates(int r, const T* values, int count) const {
-    T weights[many_candidates + 2 * lanes<T>] = {};
+    T weights[REGMAX_LISTED + lanes<T>] = {};
     const uint64_t nonzero = nonzero_candidates(values, count);
-    int m = 0;
-    for (int k = 0; k < count; k += lanes<T>) m += append<T>(weights + m, lanes_of<T>(nonzero, k), load(values + k));
+    const int m = __builtin_popcountll(nonzero);
+    if (m <= REGMAX_LISTED) gather_few(values, &nonzero, count, weights);
     put_listed(r, weights, m);
   }
 

@@ -79,8 +79,8 @@ class LaneProducts {
     const T *const y = rows.y + r * rows.d, *const v = rows.v + r * rows.d;
     if (!is_listed(rows.d)) {
       if (!count) return;
-      compact_vectors(v, support(rows, r), rows.d, v_values(r));
-      if (reads_weights) compact_vectors(y, support(rows, r), rows.d, y_values(r));
+      compact(v, support(rows, r), rows.d, v_values(r));
+      if (reads_weights) compact(y, support(rows, r), rows.d, y_values(r));
       return;
     }
     for (int k = 0; k < count; ++k) v_values(r)[k] = v[positions_[r][k]];
@@ -93,6 +93,14 @@ class LaneProducts {
 
   // Shorter rows are compacted a vector at a time: gathering weight by weight costs a few branch mispredictions a row.
   static bool is_listed(int64_t d) { return d > compacted_row || d % lanes<T>; }
+
+  static void compact(const T* row, const uint64_t* words, int64_t d, T* values) {
+    for (int64_t i = 0; i < d; i += lanes<T>) {
+      const uint32_t chosen = lanes_of<T>(words[i / 64], static_cast<int>(i % 64));
+      store<T>(values, REGMAX_ISA::compress(chosen, load(row + i)));
+      values += __builtin_popcount(chosen);
+    }
+  }
 
   // Clusters need the weights only of rows with joined ones.
   bool reads_row(const ProductGroup<T>& rows, int r) const {

@@ -145,7 +145,7 @@ class StrengthGrads {
     int most = 1;
     for (int r = 0; r < lanes<T>; ++r) {
       T *const y = weights + r * stride, *const u = products + r * stride;
-      const int count = wanted >> r & 1 ? gather_few(first + r, y, u) : 0;
+      const int count = wanted >> r & 1 ? gather(first + r, y, u) : 0;
       for (int64_t k = count; k < REGMAX_LISTED; k += lanes<T>) store<T>(y + k, Vec<T>{}), store<T>(u + k, Vec<T>{});
       if (!count) continue;
       strengths.add_row(r, bits_row(call_.support, first + r, call_.d), call_.d, count);
@@ -168,23 +168,19 @@ class StrengthGrads {
 
   // The weights of row i, and the product there; returns how many, 0 if they are not few, or if positions between them
   // are deleted. Both have room for a vector more.
-  int gather_few(int64_t i, T* weights, T* products) {
+  int gather(int64_t i, T* weights, T* products) {
     const int64_t d = call_.d;
     if (RowSupport<T, Mapping>::has_gaps ? !is_whole(i) : !call_.support) return 0;
     const uint64_t* const support = bits_row(call_.support, i, d);
     const int64_t m = count_bits(support, d);
     if (m > REGMAX_LISTED) return 0;
-    const auto compact = d <= compacted_row && d % lanes<T> == 0 ? compact_vectors<T> : compact_words;
     if (call_.listed) {
       std::memcpy(weights, call_.listed + i * REGMAX_LISTED, REGMAX_LISTED * sizeof(T));
     } else {
-      compact(call_.y + i * d, support, d, weights);
+      gather_few(call_.y + i * d, support, d, weights);
     }
-    compact(call_.out + i * d, support, d, products);
+    gather_few(call_.out + i * d, support, d, products);
     return static_cast<int>(m);
-  }
-  static void compact_words(const T* x, const uint64_t* words, int64_t d, T* compacted) {
-    compact_row(x, words, d, compacted);
   }
 
   // Sums row by row, then the gradients of all rows.

@@ -289,11 +289,21 @@ inline int64_t compact_row(const T* x, const uint64_t* words, int64_t d, T* comp
   return count;
 }
 
-// The same for a row of whole vectors, without a branch on each word.
+// The same for rows with few bits. Without AVX-512, compacting a vector takes longer than gathering one number.
 template <class T>
-inline void compact_vectors(const T* x, const uint64_t* words, int64_t d, T* compacted) {
-  for (int64_t i = 0; i < d; i += lanes<T>)
-    compacted += append<T>(compacted, lanes_of<T>(words[i / 64], static_cast<int>(i % 64)), load(x + i));
+inline void gather_few(const T* x, const uint64_t* words, int64_t d, T* few) {
+#if defined(__AVX512F__)
+  if (d <= compacted_row) {  // no branch on each word
+    for (int64_t i = 0; i < d; i += lanes<T>) {
+      const uint32_t chosen = lanes_of<T>(words[i / 64], static_cast<int>(i % 64));
+      few += append<T>(few, chosen, load_left(x + i, d - i, T(0)));
+    }
+    return;
+  }
+#endif
+  for (int64_t i = 0; i < d; i += 64, ++words) {
+    for (uint64_t rest = *words; rest; rest &= rest - 1) *few++ = x[i + __builtin_ctzll(rest)];
+  }
 }
 
 // Expands values to the bits of a row.
