@@ -1,8 +1,8 @@
 """Write the tables of the README and of real-data.md from the kept results: `python docs/results/tables.py [--check]`.
 
-The table of all tasks has one row per mapping, trained with its defaults, and the mean over seeds, with the deviation
-if there are several. A cell without a run is a dash; a mapping without any has no row. `--check` writes nothing and
-fails if a page is out of date.
+The table of all tasks has one row per mapping with the paper's strengths, and one for fusedmax with a growing lam. A
+cell is the mean over seeds, with the deviation if there are several, or a dash if there is no run. `--check` writes
+nothing and fails if a page is out of date.
 """
 
 import re
@@ -27,6 +27,11 @@ COLUMNS = {  # the beginning of a run's name, and a score
     "ROUGE-2": ("summarization", "ROUGE-2 f1"),
     "ROUGE-L": ("summarization", "ROUGE-L f1"),
 }
+LENGTH = "segment length"
+LENGTHS = ("words per segment: en–de, SNLI, summaries", ("en-de", "entailment", "summarization"))
+ROWS = {mapping: mapping for mapping in MAPPINGS}  # by the part of a run's name between task and seed
+ROWS["fusedmax"] += ", lam = 0.1"
+ROWS["fusedmax-grown-1"] = "fusedmax, lam growing to 1"
 _MISSING = "—"
 _SUMMARY = re.compile(r"^\| attention \| en–de BLEU .*?(?=^(?!\|))", re.MULTILINE | re.DOTALL)
 _ALL = re.compile(r"(?<=^## All tables\n\n).*\Z", re.MULTILINE | re.DOTALL)
@@ -37,44 +42,49 @@ the word that is copied; *precision* is how often a word with weight is that wor
 
 """
 
-Scores = Mapping[tuple[str, str, str], Sequence[float]]  # of the seeds, by task, mapping and score
+Scores = Mapping[tuple[str, str, str], Sequence[float]]  # of the seeds, by task, row and score
 
 
 def scores(folders: Sequence[Path]) -> Scores:
-    """The scores of the runs with default options, which are named TASK-MAPPING-SEED."""
+    """The scores and lengths of segments of the runs that are named TASK-ROW-SEED."""
     found: dict[tuple[str, str, str], list[float]] = {}
     for folder in folders:
-        task, mapping, seed = _parts(folder.name)
-        if mapping in MAPPINGS and seed.isdigit():
-            for name, value in read_result(folder)["scores"].items():
-                found.setdefault((task, mapping, name), []).append(value)
+        task, row, seed = _parts(folder.name)
+        if row in ROWS and seed.isdigit():
+            result = read_result(folder)
+            for name, value in [*result["scores"].items(), (LENGTH, result["attention"][LENGTH])]:
+                found.setdefault((task, row, name), []).append(value)
     return found
 
 
 def _parts(name: str) -> tuple[str, str, str]:
     task = next(task for task, _ in COLUMNS.values() if name.startswith(task))
-    mapping, _, seed = name.removeprefix(f"{task}-").partition("-")
-    return task, mapping, seed
+    row, _, seed = name.removeprefix(f"{task}-").rpartition("-")
+    return task, row, seed
 
 
 def summary(found: Scores) -> str:
-    """One table with a column per task and score, the best of each column in bold."""
-    lines = [f"| attention | {' | '.join(COLUMNS)} |", "|---|" + "---:|" * len(COLUMNS)]
-    for mapping in MAPPINGS:
-        cells = [_cell(found, task, mapping, score) for task, score in COLUMNS.values()]
-        if set(cells) != {_MISSING}:
-            lines.append(f"| {mapping} | {' | '.join(cells)} |")
+    """One table with a column per task and score, the best of each column in bold, then the lengths of segments."""
+    lines = [f"| attention | {' | '.join([*COLUMNS, LENGTHS[0]])} |", "|---|" + "---:|" * (len(COLUMNS) + 1)]
+    for row in sorted(ROWS, key=lambda row: list(MAPPINGS).index(row.partition("-")[0])):
+        cells = [_cell(found, task, row, score) for task, score in COLUMNS.values()]
+        lengths = [_mean(found.get((task, row, LENGTH))) for task in LENGTHS[1]]
+        lines.append(f"| {ROWS[row]} | {' | '.join([*cells, ', '.join(lengths)])} |")
     return "\n".join(lines) + "\n"
 
 
-def _cell(found: Scores, task: str, mapping: str, score: str) -> str:
-    values = found.get((task, mapping, score))
+def _cell(found: Scores, task: str, row: str, score: str) -> str:
+    values = found.get((task, row, score))
     if values is None:
         return _MISSING
-    means = {row: f"{fmean(found[task, row, score]):.2f}" for row in MAPPINGS if (task, row, score) in found}
-    best = means[mapping] == max(means.values(), key=float)
-    text = means[mapping] + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
+    means = {other: _mean(found[task, other, score]) for other in ROWS if (task, other, score) in found}
+    best = means[row] == max(means.values(), key=float)
+    text = means[row] + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
     return f"**{text}**" if best else text
+
+
+def _mean(values: Sequence[float] | None) -> str:
+    return _MISSING if values is None else f"{fmean(values):.2f}"
 
 
 def missing(found: Scores) -> list[str]:
