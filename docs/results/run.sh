@@ -102,14 +102,15 @@ for task in entailment en-de; do
     for mapping in "${mappings[@]}"; do one "$task" "$mapping" "$seed"; done
   done
 done
-for lam in 1 1.5; do # the default, and the knee's other side
+for lam in 1 1.5; do # the default and the next larger one
   for seed in "${seeds[@]}"; do grown en-de "$lam" 0.4 0.7 "$seed"; done
 done
 for seed in "${seeds[@]}"; do
   for mapping in softmax sparsemax fusedmax entmax; do one summarization "$mapping" "$seed"; done
 done
-for seed in "${seeds[@]}"; do grown summarization 0.1 0.2 0.5 "$seed"; done # against 0.1 from the start
-for lam in 1 0.3 3; do
+for seed in "${seeds[@]}"; do grown summarization 0.1 0.2 0.5 "$seed"; done # the default
+for seed in "${seeds[@]}"; do grown entailment 1 0.4 0.7 "$seed"; done
+for lam in 1 3 0.3; do
   for task in entailment summarization; do grown "$task" "$lam" 0.4 0.7 "${seeds[0]}"; done
 done
 for task in summarization de-en; do

@@ -61,11 +61,18 @@ def test_fusedmax_grows_to_the_knee_of_the_frontier(
 
 
 @pytest.mark.parametrize(
-    ("task", "preset"), [("translation", "paper"), ("entailment", "small"), ("summarization", "small")]
+    ("task", "preset", "growth"),
+    [
+        ("translation", "paper", (0.0, 0.0)),
+        ("summarization", "paper", (0.0, 0.0)),
+        ("entailment", "paper", (0.0, 0.0)),
+        ("entailment", "small", (0.0, 0.0)),
+        ("summarization", "small", (0.2, 0.5)),
+    ],
 )
-def test_without_a_knee_lam_is_constant(task: str, preset: str) -> None:
+def test_elsewhere_lam_is_the_papers(task: str, preset: str, growth: tuple[float, float]) -> None:
     made = make(task, preset, {"mapping": "fusedmax"})
-    assert (made.lam, made.grow_begin, made.grow_end) == (0.1, 0.0, 0.0)
+    assert (made.lam, made.grow_begin, made.grow_end) == (0.1, *growth)
 
 
 def test_a_configuration_from_before_the_growth_of_lam_does_not_grow(tmp_path: Path) -> None:
