@@ -1,8 +1,9 @@
 """Write the tables of the README and of real-data.md from the kept results: `python docs/results/tables.py [--check]`.
 
 The table of all tasks has one row per mapping, and two for fusedmax: with the paper's lam and with the default. A cell
-is the mean over seeds, with the deviation if there are several, or a dash if there is no run. The frontier has one
-row per lam. `--check` writes nothing and fails if a page is out of date.
+is the mean over seeds, with the deviation if there are several, or a dash if there is no run. The frontier has one row
+per lam, and the options are those that all runs of a task share. `--check` writes nothing and fails if a page is out
+of date.
 """
 
 import re
@@ -38,8 +39,10 @@ FRONTIER = {  # the score of each task, on the test set and, after the last epoc
     "summarization": ("ROUGE-1 f1", "dev ROUGE-1 f1"),
 }
 _MISSING = "—"
+_NOT_SHOWN = ("task", "preset", "generated", "seed", *GROWTH, "tensorboard", "device", "save_every")
 _SUMMARY = re.compile(r"^\| attention \| en–de BLEU .*?(?=^(?!\|))", re.MULTILINE | re.DOTALL)
 _FRONTIER = re.compile(r"^\| task \| attention \| seeds .*?(?=^(?!\|))", re.MULTILINE | re.DOTALL)
+_OPTIONS = re.compile(r"^\| option .*?(?=^(?!\|))", re.MULTILINE | re.DOTALL)
 _ALL = re.compile(r"(?<=^## All tables\n\n).*\Z", re.MULTILINE | re.DOTALL)
 _ABOUT = """\
 `regmax table docs/results/runs --show scores attention --format markdown` prints them. A segment is a maximal sequence
@@ -149,6 +152,28 @@ def _measured(results: Sequence[dict[str, Any]], test: str, development: str) ->
     ]
 
 
+def options(folders: Sequence[Path]) -> str:
+    """The options of `regmax train` that all runs of a task share; those that differ between its runs are omitted."""
+    tasks = tuple(dict.fromkeys(task for task, _ in COLUMNS.values()))
+    shared: dict[str, dict[str, str]] = {}
+    for task in tasks:
+        configs = [read_result(path)["config"] for path in folders if path.name.startswith(task)]
+        for name in dict.fromkeys(name for config in configs for name in config):
+            values = {_option(config.get(name, "")) for config in configs}
+            if len(values) == 1 and name not in _NOT_SHOWN:
+                shared.setdefault(name, {})[task] = values.pop()
+    lines = [f"| option | {' | '.join(tasks)} |", "|---|" + "---|" * len(tasks)]
+    for name, found in shared.items():
+        lines.append(f"| {name} | {' | '.join(found.get(task, '') for task in tasks)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _option(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return " ".join(value) if isinstance(value, list) else str(value)
+
+
 def missing(found: Scores) -> list[str]:
     """The rows and numbers of seeds that three seeds of every table lack."""
     return [
@@ -166,6 +191,7 @@ def pages(folders: Sequence[Path]) -> dict[Path, str]:
     old: Any = {path: path.read_text(encoding="utf-8") for path in (README, PAGE)}
     made = {path: _replaced(_SUMMARY, table, text) for path, text in old.items()}
     made[PAGE] = _replaced(_FRONTIER, frontier(folders), made[PAGE])
+    made[PAGE] = _replaced(_OPTIONS, options(folders), made[PAGE])
     made[PAGE] = _replaced(_ALL, every, made[PAGE])
     return made
 
