@@ -1,8 +1,9 @@
 """Write the tables of the README and of real-data.md from the kept results: `python docs/results/tables.py [--check]`.
 
-The table of all tasks has one row per mapping, trained with its defaults, and the mean over seeds, with the deviation
-if there are several. A cell without a run is a dash; a mapping without any has no row. `--check` writes nothing and
-fails if a page is out of date.
+The table of all tasks has one row per mapping, and two for fusedmax: with the paper's lam and with the default. A cell
+is the mean over seeds, with the deviation if there are several, or a dash if there is no run. The frontier has one row
+per lam, and the options are those that all runs of a task share. `--check` writes nothing and fails if a page is out
+of date.
 """
 
 import re
@@ -12,9 +13,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from regmax.experiments.config import GROWTH, LAM, make
 from regmax.experiments.tables import FORMATS, find_runs, tables
-from regmax.experiments.training.runs import read_result
-from regmax.files import write_atomically
+from regmax.experiments.training.runs import RESULT, read_result
+from regmax.files import read_json, write_atomically
 from regmax.mappings import MAPPINGS
 
 HERE = Path(__file__).parent
@@ -27,8 +29,20 @@ COLUMNS = {  # the beginning of a run's name, and a score
     "ROUGE-2": ("summarization", "ROUGE-2 f1"),
     "ROUGE-L": ("summarization", "ROUGE-L f1"),
 }
+LENGTH = "segment length"
+LENGTHS = ("words per segment: en–de, SNLI, summaries", ("en-de", "entailment", "summarization"))
+CONSTANT, DEFAULT = "fusedmax, constant lam = 0.1", "fusedmax, default lam"
+ROWS = [row for name in MAPPINGS for row in ((CONSTANT, DEFAULT) if name == "fusedmax" else (name,))]
+FRONTIER = {  # the score of each task, on the test set and, after the last epoch, on the development set
+    "en-de": ("BLEU", "dev BLEU"),
+    "entailment": ("accuracy", "dev accuracy"),
+    "summarization": ("ROUGE-1 f1", "dev ROUGE-1 f1"),
+}
 _MISSING = "—"
+_NOT_SHOWN = ("task", "preset", "generated", "seed", *GROWTH, "tensorboard", "device", "save_every")
 _SUMMARY = re.compile(r"^\| attention \| en–de BLEU .*?(?=^(?!\|))", re.MULTILINE | re.DOTALL)
+_FRONTIER = re.compile(r"^\| task \| attention \| seeds .*?(?=^(?!\|))", re.MULTILINE | re.DOTALL)
+_OPTIONS = re.compile(r"^\| option .*?(?=^(?!\|))", re.MULTILINE | re.DOTALL)
 _ALL = re.compile(r"(?<=^## All tables\n\n).*\Z", re.MULTILINE | re.DOTALL)
 _ABOUT = """\
 `regmax table docs/results/runs --show scores attention --format markdown` prints them. A segment is a maximal sequence
@@ -37,53 +51,136 @@ the word that is copied; *precision* is how often a word with weight is that wor
 
 """
 
-Scores = Mapping[tuple[str, str, str], Sequence[float]]  # of the seeds, by task, mapping and score
+Scores = Mapping[tuple[str, str, str], Sequence[float]]  # of the seeds, by task, row and score
 
 
 def scores(folders: Sequence[Path]) -> Scores:
-    """The scores of the runs with default options, which are named TASK-MAPPING-SEED."""
+    """The scores and lengths of segments of the runs in the rows of the table."""
     found: dict[tuple[str, str, str], list[float]] = {}
     for folder in folders:
-        task, mapping, seed = _parts(folder.name)
-        if mapping in MAPPINGS and seed.isdigit():
-            for name, value in read_result(folder)["scores"].items():
-                found.setdefault((task, mapping, name), []).append(value)
+        result = read_result(folder)
+        task = next(task for task, _ in COLUMNS.values() if folder.name.startswith(task))
+        for row in _rows(result["config"]):
+            for name, value in [*result["scores"].items(), (LENGTH, result["attention"][LENGTH])]:
+                found.setdefault((task, row, name), []).append(value)
     return found
 
 
-def _parts(name: str) -> tuple[str, str, str]:
-    task = next(task for task, _ in COLUMNS.values() if name.startswith(task))
-    mapping, _, seed = name.removeprefix(f"{task}-").partition("-")
-    return task, mapping, seed
+def _rows(config: Mapping[str, Any]) -> list[str]:
+    """The rows that a run belongs to: a default lam may be constant."""
+    if config["mapping"] != "fusedmax":
+        return [config["mapping"]]
+    default = make(config["task"], config["preset"], {"mapping": "fusedmax"})
+    is_default = all(config[name] == getattr(default, name) for name in ("lam", *GROWTH))
+    is_constant = config["lam"] == LAM["fusedmax"] and not config["grow_end"]
+    return [row for row, holds in ((CONSTANT, is_constant), (DEFAULT, is_default)) if holds]
 
 
 def summary(found: Scores) -> str:
-    """One table with a column per task and score, the best of each column in bold."""
-    lines = [f"| attention | {' | '.join(COLUMNS)} |", "|---|" + "---:|" * len(COLUMNS)]
-    for mapping in MAPPINGS:
-        cells = [_cell(found, task, mapping, score) for task, score in COLUMNS.values()]
-        if set(cells) != {_MISSING}:
-            lines.append(f"| {mapping} | {' | '.join(cells)} |")
+    """One table with a column per task and score, the best of each column in bold, then the lengths of segments."""
+    lines = [f"| attention | {' | '.join([*COLUMNS, LENGTHS[0]])} |", "|---|" + "---:|" * (len(COLUMNS) + 1)]
+    for row in ROWS:
+        cells = [_cell(found, task, row, score) for task, score in COLUMNS.values()]
+        lengths = [_mean(found.get((task, row, LENGTH))) for task in LENGTHS[1]]
+        lines.append(f"| {row} | {' | '.join([*cells, ', '.join(lengths)])} |")
     return "\n".join(lines) + "\n"
 
 
-def _cell(found: Scores, task: str, mapping: str, score: str) -> str:
-    values = found.get((task, mapping, score))
+def _cell(found: Scores, task: str, row: str, score: str) -> str:
+    values = found.get((task, row, score))
     if values is None:
         return _MISSING
-    means = {row: f"{fmean(found[task, row, score]):.2f}" for row in MAPPINGS if (task, row, score) in found}
-    best = means[mapping] == max(means.values(), key=float)
-    text = means[mapping] + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
-    return f"**{text}**" if best else text
+    means = {other: _mean(found[task, other, score]) for other in ROWS if (task, other, score) in found}
+    best = means[row] == max(means.values(), key=float)
+    return f"**{_text(values)}**" if best else _text(values)
+
+
+def _text(values: Sequence[float] | None) -> str:
+    return _mean(values) + (f" ± {stdev(values):.2f}" if values and len(values) > 1 else "")
+
+
+def _mean(values: Sequence[float] | None) -> str:
+    return _MISSING if values is None else f"{fmean(values):.2f}"
+
+
+def frontier(folders: Sequence[Path]) -> str:
+    """Scores against the length of segments: softmax, sparsemax, and fusedmax by lam."""
+    columns = (
+        "task",
+        "attention",
+        "seeds",
+        "development score",
+        "test score",
+        "words per segment",
+        "support",
+    )
+    lines = [f"| {' | '.join(columns)} |", "|---|---|" + "---:|" * (len(columns) - 2)]
+    for task, names in FRONTIER.items():
+        rows: dict[str, list[dict[str, Any]]] = {}
+        for result in sorted(
+            (read_json(path / RESULT) for path in folders if path.name.startswith(task)), key=_order
+        ):
+            if result["mapping"] in ("softmax", "sparsemax", "fusedmax"):
+                rows.setdefault(_label(result["config"]), []).append(result)
+        for label, results in rows.items():
+            cells = [_text(values) for values in _measured(results, *names)]
+            lines.append(f"| {task} | {label} | {len(results)} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _order(result: dict[str, Any]) -> tuple[Any, ...]:
+    config = result["config"]
+    return list(MAPPINGS).index(config["mapping"]), config["lam"], config["grow_end"]
+
+
+def _label(config: Mapping[str, Any]) -> str:
+    name, lam, begin, end = (config[field] for field in ("mapping", "lam", "grow_begin", "grow_end"))
+    if not lam:
+        return str(name)
+    return (
+        f"{name}, lam {f'growing to {lam:g} ({100 * begin:g} to {100 * end:g} %)' if end else f'= {lam:g}'}"
+    )
+
+
+def _measured(results: Sequence[dict[str, Any]], test: str, development: str) -> list[list[float] | None]:
+    """The columns of a row of the frontier, for each seed; None if a run was kept without its history."""
+    histories = [result.get("history") for result in results]
+    return [
+        [history[-1][development] for history in histories] if all(histories) else None,
+        [result["scores"][test] for result in results],
+        *([result["attention"][name] for result in results] for name in (LENGTH, "support")),
+    ]
+
+
+def options(folders: Sequence[Path]) -> str:
+    """The options of `regmax train` that all runs of a task share; those that differ between its runs are omitted."""
+    tasks = tuple(dict.fromkeys(task for task, _ in COLUMNS.values()))
+    shared: dict[str, dict[str, str]] = {}
+    for task in tasks:
+        configs = [read_result(path)["config"] for path in folders if path.name.startswith(task)]
+        for name in dict.fromkeys(name for config in configs for name in config):
+            values = {_option(config.get(name, "")) for config in configs}
+            if len(values) == 1 and name not in _NOT_SHOWN:
+                shared.setdefault(name, {})[task] = values.pop()
+    lines = [f"| option | {' | '.join(tasks)} |", "|---|" + "---|" * len(tasks)]
+    for name, found in shared.items():
+        lines.append(f"| {name} | {' | '.join(found.get(task, '') for task in tasks)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _option(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return " ".join(value) if isinstance(value, list) else str(value)
 
 
 def missing(found: Scores) -> list[str]:
-    """The mappings and numbers of seeds that three seeds of every table lack."""
+    """The rows and numbers of seeds that three seeds of every table lack."""
     return [
-        f"{task} {mapping}: {len(found.get((task, mapping, score), ()))} of 3 seeds"
+        f"{task} {row}: {len(found.get((task, row, score), ()))} of 3 seeds"
         for task, score in dict(COLUMNS.values()).items()
-        for mapping in MAPPINGS
-        if len(found.get((task, mapping, score), ())) < 3
+        for row in ROWS
+        if len(found.get((task, row, score), ())) < 3
     ]
 
 
@@ -93,6 +190,8 @@ def pages(folders: Sequence[Path]) -> dict[Path, str]:
     every = _ABOUT + FORMATS["markdown"](tables(folders, ("scores", "attention")))
     old: Any = {path: path.read_text(encoding="utf-8") for path in (README, PAGE)}
     made = {path: _replaced(_SUMMARY, table, text) for path, text in old.items()}
+    made[PAGE] = _replaced(_FRONTIER, frontier(folders), made[PAGE])
+    made[PAGE] = _replaced(_OPTIONS, options(folders), made[PAGE])
     made[PAGE] = _replaced(_ALL, every, made[PAGE])
     return made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,50 @@ def test_the_paper_configuration_of_entailment_is_the_appendix() -> None:
 def test_lam_is_the_papers_for_each_mapping(mapping: str, lam: float) -> None:
     assert make("translation", "paper", {"mapping": mapping}).lam == lam
     assert make("translation", "paper", {"mapping": mapping, "lam": 0.3}).lam == 0.3
+
+
+@pytest.mark.parametrize(
+    ("changes", "strengths"),
+    [
+        ({}, (1.0, 0.4, 0.7)),
+        ({"lam": 3.0}, (3.0, 0.4, 0.7)),
+        ({"mapping": "fusedmax,lam=3"}, (3.0, 0.4, 0.7)),
+        ({"lam": 0.1, "grow_end": 0.0}, (0.1, 0.0, 0.0)),
+        ({"grow_end": 0.0}, (0.1, 0.0, 0.0)),
+        ({"grow_end": 0.3}, (1.0, 0.0, 0.3)),
+        ({"grow_begin": 0.2, "grow_end": 0.5}, (1.0, 0.2, 0.5)),
+        ({"mapping": "oscarmax"}, (0.01, 0.0, 0.0)),
+        ({"mapping": "softmax"}, (0.0, 0.0, 0.0)),
+    ],
+)
+def test_fusedmax_grows_to_the_knee_of_the_frontier(
+    changes: dict[str, object], strengths: tuple[float, float, float]
+) -> None:
+    made = make("translation", "small", {"mapping": "fusedmax", **changes})
+    assert (made.lam, made.grow_begin, made.grow_end) == strengths
+
+
+@pytest.mark.parametrize(
+    ("task", "preset", "growth"),
+    [
+        ("translation", "paper", (0.0, 0.0)),
+        ("summarization", "paper", (0.0, 0.0)),
+        ("entailment", "paper", (0.0, 0.0)),
+        ("entailment", "small", (0.0, 0.0)),
+        ("summarization", "small", (0.2, 0.5)),
+    ],
+)
+def test_elsewhere_lam_is_the_papers(task: str, preset: str, growth: tuple[float, float]) -> None:
+    made = make(task, preset, {"mapping": "fusedmax"})
+    assert (made.lam, made.grow_begin, made.grow_end) == (0.1, *growth)
+
+
+def test_a_configuration_from_before_the_growth_of_lam_does_not_grow(tmp_path: Path) -> None:
+    fields = json.loads(config.dumps(make("translation", "small", {"mapping": "fusedmax", "lam": 0.1})))
+    older = {name: value for name, value in fields.items() if name not in config.GROWTH}
+    (tmp_path / "config.json").write_text(json.dumps(older))
+    made = config.load(tmp_path / "config.json")
+    assert (made.lam, made.grow_begin, made.grow_end) == (0.1, 0.0, 0.0)
 
 
 def test_the_small_configuration_anneals_sparse_mappings() -> None:

@@ -68,7 +68,7 @@ def test_a_run_without_a_checkpoint_says_that_it_starts_over(
 @pytest.mark.parametrize(
     ("task", "changes"),
     [
-        ("translation", {}),
+        ("translation", {"grow_end": 0.0}),
         ("translation", {"lam": 1.0, "grow_begin": 0.2, "grow_end": 0.9}),
         ("entailment", {}),
         ("summarization", {}),
@@ -174,6 +174,18 @@ def test_resuming_refuses_another_configuration(tmp_path: Path) -> None:
     start(tiny(), tmp_path / "run")
     with pytest.raises(ExperimentError, match=r"has mapping='fusedmax'. Got 'softmax'"):
         run.resume(tmp_path / "run", {"mapping": "softmax"})
+
+
+def test_a_run_of_an_older_default_is_resumed_with_its_own_lam(tmp_path: Path) -> None:
+    config = tiny(lam=0.1, grow_end=0.0)
+    start(config, tmp_path / "whole").run()
+    trainer = start(config, tmp_path / "run")
+    stop_before(trainer, 3)
+    with pytest.raises(StopError):
+        trainer.run()
+    command = ["train", "translation", "--mapping", "fusedmax", "--resume"]
+    assert main([*command, "--out", str(tmp_path / "run")]) == 0
+    assert same_bits(tmp_path / "run", tmp_path / "whole")
 
 
 def test_resuming_refuses_other_data(tmp_path: Path) -> None:

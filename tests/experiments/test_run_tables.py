@@ -146,7 +146,7 @@ def configured(folder: Path, mapping: str, seed: int, score: float, **fields: An
 def test_a_sweep_has_a_row_for_each_configuration_and_averages_seeds_only(tmp_path: Path) -> None:
     for seed in (0, 1):
         configured(tmp_path, "softmax", seed, 30.0 + seed)
-        for lam in (10.0, 0.1, 1.0):  # 0.1 is fusedmax's default
+        for lam in (10.0, 0.1, 1.0):  # 1 is the default
             configured(tmp_path, "fusedmax", seed, 20.0 + lam + seed, lam=lam)
     (scores,) = tables(find_runs([tmp_path]), ["scores"])
     assert [(name, cells[0].mean) for name, cells in scores.rows if cells[0]] == [
@@ -178,12 +178,16 @@ def test_a_sweep_has_a_row_for_each_configuration_and_averages_seeds_only(tmp_pa
             ["fusedmax, anneal_from=0", "fusedmax, anneal_from=4"],
         ),
         (
-            [
-                {"mapping": "fusedmax"},
-                {"mapping": "fusedmax", "lam": 1.0, "grow_begin": 0.4, "grow_end": 0.7},
-            ],
+            [{"mapping": "fusedmax", "grow_end": 0.0}, {"mapping": "fusedmax"}],
             ["fusedmax, lam=0.1", "fusedmax, grow_begin=0.4, grow_end=0.7, lam=1"],
         ),
+        (
+            [{"mapping": "fusedmax", "lam": 1.0, "grow_end": 0.0}, {"mapping": "fusedmax"}],
+            ["fusedmax, grow_end=0", "fusedmax, grow_begin=0.4, grow_end=0.7"],
+        ),
+        ([{"mapping": "fusedmax", "lam": 0.1, "grow_end": 0.0}], ["fusedmax, lam=0.1"]),
+        ([{"mapping": "fusedmax", "lam": 1.0, "grow_end": 0.0}], ["fusedmax, grow_end=0"]),
+        ([{"mapping": "fusedmax", "grow_end": 0.5}], ["fusedmax, grow_begin=0, grow_end=0.5"]),
     ],
 )
 def test_rows_are_named_by_what_differs(

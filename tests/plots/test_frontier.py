@@ -1,4 +1,4 @@
-"""The frontier: a point per configuration, seeds averaged; runs that cannot be compared are rejected."""
+"""The frontier: a point per configuration, seeds averaged; a panel per task and test set."""
 
 from __future__ import annotations
 
@@ -48,9 +48,24 @@ def test_a_line_joins_the_strengths_of_a_mapping_and_seeds_are_averaged(run: Mak
     assert ax.get_ylabel() == "loss"
 
 
-def test_runs_on_different_data_are_not_compared(run: Make) -> None:
-    with pytest.raises(ValueError, match="compares runs of one task on the same data"):
-        frontier([run("softmax", 35.0, 1.0), run("fusedmax", 34.0, 1.0, data="other")])
+def test_a_bar_is_the_deviation_of_the_seeds(run: Make) -> None:
+    folders = [run("fusedmax", score, 1.5, lam=1.0, seed=seed) for seed, score in enumerate((34.0, 36.0))]
+    (ax,) = frontier([*folders, run("softmax", 35.0, 1.0)]).axes
+    bars = [bar.get_segments()[0] for bar in ax.collections]
+    np.testing.assert_allclose(bars, [[[1.0, 35.0]] * 2, [[1.5, 35.0 - 2**0.5], [1.5, 35.0 + 2**0.5]]])
+
+
+def test_runs_on_different_data_have_their_own_panels(run: Make) -> None:
+    folders = [run("softmax", 35.0, 1.0), run("fusedmax", 34.0, 1.2, data="other", lam=1.0)]
+    figure = frontier(folders)
+    assert [ax.get_title() for ax in figure.axes] == ["translation, test", "translation, other"]
+    assert [len(ax.lines) for ax in figure.axes] == [1, 1]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["softmax", "fusedmax, by λ"]
+    with pytest.raises(ValueError, match="with `ax` runs of one task on the same data"):
+        frontier(folders, ax=figure.axes[0])
+    with pytest.raises(ValueError, match="needs runs"):
+        frontier([])
 
 
 def test_the_command_finds_results_below_a_folder(

@@ -37,6 +37,14 @@ LAM = {name: row.default for name, row in MAPPINGS.items() if row.strength == "l
 # Where annealing starts. At uniform weights the Jacobian of a sparse mapping is d times that of softmax: attention
 # collapses onto a wrong word before the encoder has learned anything, and gets no gradient back.
 DENSE_GAMMA = 4.0
+# By task, preset and mapping: the knee of score against segment length (docs/results/real-data.md). A lam of 1 must
+# grow: from the start it fuses whole rows of an untrained model, which then get no gradient. In summarization a larger
+# lam than the mapping's own loses, and its own scores higher if it grows; entailment takes it as it is.
+KNEES: dict[tuple[str, str, str], dict[str, float]] = {
+    ("translation", "small", "fusedmax"): {"lam": 1.0, "grow_begin": 0.4, "grow_end": 0.7},
+    ("summarization", "small", "fusedmax"): {"grow_begin": 0.2, "grow_end": 0.5},
+}
+GROWTH = ("grow_begin", "grow_end")
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,10 @@ class Config:
         0.0, "fraction of the steps after which lam begins to grow from zero", "attention", SHARE
     )
     grow_end: float = option(
-        0.0, "fraction of the steps after which lam has reached --lam; 0: constant lam", "attention", SHARE
+        0.0,
+        "fraction of the steps after which lam has reached --lam; 0: constant lam, by default the mapping's own",
+        "attention",
+        SHARE,
     )
     seed: int = option(0, "random seed of initial weights, batch order and dropout", "training", SEED)
     epochs: int = option(5, "passes over the training set", "training", COUNT)
@@ -267,8 +278,13 @@ TASKS = tuple(dict.fromkeys(task for task, _ in PRESETS))
 def make(task: str, preset: str, changes: Mapping[str, Any]) -> Config:
     """A preset with some fields changed, and the defaults that depend on the mapping filled in.
 
+    Where a preset has a knee for the mapping, lam grows to it. Either fraction of the growth replaces both of the
+    preset's, and a lam that does not grow is the mapping's own.
+
     Example:
         >>> make("translation", "small", {"mapping": "fusedmax"}).lam
+        1.0
+        >>> make("translation", "small", {"mapping": "fusedmax", "grow_end": 0.0}).lam
         0.1
     """
     changes = _fields(changes)
@@ -277,8 +293,13 @@ def make(task: str, preset: str, changes: Mapping[str, Any]) -> Config:
     if any(given) and not all(given):
         raise ExperimentError("`train`, `dev` and `test` must be given together, or none for generated data.")
     filled: dict[str, Any] = {}
+    knee = KNEES.get((task, preset, config.mapping), {})
+    if not changes.keys() & set(GROWTH):
+        filled |= {name: knee[name] for name in GROWTH if name in knee}
     if config.lam is None:
-        filled["lam"] = LAM.get(config.mapping, 0.0)
+        grows = filled.get("grow_end", config.grow_end) > 0
+        own = LAM.get(config.mapping, 0.0)
+        filled["lam"] = knee.get("lam", own) if grows else own
     if config.mapping == "softmax" and "anneal_from" not in changes:
         filled["anneal_from"] = 0.0  # softmax needs no help
     return dataclasses.replace(config, **filled)

@@ -29,7 +29,7 @@ _FIELDS: dict[str, Any] = {
 _STRENGTHS: dict[str, dict[str, float]] = {
     "softmax": {},
     "sparsemax": {"anneal_from": 2.0},
-    "fusedmax": {"anneal_from": 2.0, "lam": 0.1},
+    "fusedmax": {"anneal_from": 2.0, "lam": 0.1, "grow_end": 0.0},
     "oscarmax": {"gamma": 0.5, "anneal_from": 1.0, "lam": 0.1},
     "sqpnormmax": {"anneal_from": 2.0},
     "entmax": {"anneal_from": 2.0},

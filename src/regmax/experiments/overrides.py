@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, get_args, get_type_hints
 
-from regmax.experiments.config import PRESETS, Files, make
+from regmax.experiments.config import KNEES, PRESETS, Files, make
 from regmax.experiments.fields import GROUPS
 
 _PRESETS = ("small", "paper")
@@ -25,7 +25,9 @@ def add_fields(parser: argparse.ArgumentParser, task: str) -> None:
             continue
         group = parser.add_argument_group(name)
         for field in fields:
-            default = _default(getattr(small, field.name), getattr(paper, field.name))
+            default = _default(
+                getattr(small, field.name), getattr(paper, field.name), _knees(task, field.name)
+            )
             group.add_argument(
                 f"--{field.name.replace('_', '-')}",
                 default=argparse.SUPPRESS,
@@ -34,17 +36,27 @@ def add_fields(parser: argparse.ArgumentParser, task: str) -> None:
             )
 
 
-def _default(small: Any, paper: Any) -> str:
+def _default(small: Any, paper: Any, knees: Sequence[str]) -> str:
     """The defaults of the two presets, in brackets."""
-    if small is None:
-        return " (the mapping's own)"
     texts = [_shown(value) for value in (small, paper)]
-    return f" ({texts[0]})" if small == paper else f" (small: {texts[0]}, paper: {texts[1]})"
+    text = texts[0] if small == paper else f"small: {texts[0]}, paper: {texts[1]}"
+    return f" ({'; '.join([*knees, f'otherwise {text}'])})" if knees else f" ({text})"
+
+
+def _knees(task: str, name: str) -> list[str]:
+    """The defaults of one field that hold for one mapping of a preset."""
+    return [
+        f"{preset}, {mapping}: {_shown(knee[name])}"
+        for (of, preset, mapping), knee in KNEES.items()
+        if of == task and name in knee
+    ]
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if value is None:
+        return "the mapping's own"
     return "none" if value in ((), "") else str(value)
 
 

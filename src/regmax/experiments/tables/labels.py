@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regmax.experiments.config import PRESETS, make
+from regmax.experiments.config import GROWTH, PRESETS, make
 from regmax.mappings import MAPPINGS
 
 Configuration = Mapping[str, Any]
@@ -11,8 +11,7 @@ Configuration = Mapping[str, Any]
 _NOT_COMPARED = ("seed", "tensorboard", "save_every", "device")
 _STRENGTHS = ("gamma", "lam", "p", "alpha")
 # These help a mapping to learn, so they are compared between runs of one mapping only.
-_GROWTH = ("grow_begin", "grow_end")  # not named for a lam that does not grow
-_SCHEDULE = ("anneal_from", "anneal_begin", "anneal_end", *_GROWTH)
+_SCHEDULE = ("anneal_from", "anneal_begin", "anneal_end", *GROWTH)
 
 
 def key(config: Configuration) -> tuple[tuple[str, Any], ...]:
@@ -59,14 +58,21 @@ def _differences(config: Configuration, configs: Sequence[Configuration]) -> lis
     alike = [other for other in configs if other["mapping"] == config["mapping"]]
     shown = []
     for name in dict(key(config)):
-        if name in ("task", "mapping") or (name in _GROWTH and not config.get("grow_end")):
+        if name in ("task", "mapping") or (name in GROWTH and _is_implied(config, name)):
             continue
         others = alike if name in (*_STRENGTHS, *_SCHEDULE) else configs
         # Results of older versions know less of their configuration: what is unknown is no difference.
         differs = len({_hashable(other[name]) for other in others if name in other}) > 1
-        if differs or (name in _STRENGTHS and not _is_default(config, name)):
+        if differs or (name in (*_STRENGTHS, *GROWTH) and not _is_default(config, name)):
             shown.append(f"{name}={_text(config[name])}")
     return shown
+
+
+def _is_implied(config: Configuration, name: str) -> bool:
+    """Whether a lam that does not grow is recognised without this field: by its value, where the default grows."""
+    if config.get("grow_end"):
+        return False
+    return name == "grow_begin" or _is_default(config, "grow_end") or not _is_default(config, "lam")
 
 
 def _is_default(config: Configuration, name: str) -> bool:
