@@ -22,8 +22,11 @@ _MANY = 1 << 16
 # The longest rows whose backward pass reads most of the weights again, if no strength is learned.
 _READ_AGAIN = {"entmax": 1024, "oscarmax": 128}
 HALF = (torch.float16, torch.bfloat16)
-LISTED = 16
-_LISTING = ("fusedmax", "oscarmax")
+LISTED = 16  # REGMAX_LISTED
+# The kernels that list weights for the gradients of strengths: those with segments or clusters.
+_LISTING = frozenset(
+    name for name, kernel in KERNELS.items() if kernel.groups != "none" and not name.startswith("prox")
+)
 # The kernels whose Jacobian product needs no weights: the support and the segments, which are bits, determine it.
 _BITS_SUFFICE = frozenset(
     name
