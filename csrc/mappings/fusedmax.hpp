@@ -237,7 +237,7 @@ struct Fusedmax : HasLam, PenalisedNorm<Fusedmax> {
     const RowSums sums = whole_row_sums(y, u, support, d);
     return {sums.total_variation_grad, lam * sums.total_variation_grad - sums.inner};
   }
-  // The first of one row per lane, with at most REGMAX_LISTED weights, zeros after them, and no deleted positions.
+  // lam's gradient, one row per lane: at most REGMAX_LISTED weights, zeros after them, and no deleted positions.
   template <class T>
   class LaneStrengths {
    public:
@@ -268,6 +268,7 @@ struct Fusedmax : HasLam, PenalisedNorm<Fusedmax> {
    private:
     Int<T> adjacent_[lanes<T>] = {}, left_edge_[lanes<T>] = {}, right_edge_[lanes<T>] = {};
   };
+
   template <class T>
   static OmegaValue omega(const CompactedRow<T>& row, double lam, int64_t, Workspace&) {
     const double steps = total_variation(row);

@@ -247,7 +247,7 @@ struct Oscarmax : HasLam, PenalisedNorm<Oscarmax> {
     if (row.all_equal()) return 0;
     return row.m <= few_ranks ? sum_by_few_ranks(row) : sum_by_rank(row.y, row.v, row.m, w);
   }
-  // The same for one row per lane, with at most REGMAX_LISTED weights, and zeros after them.
+  // The same, one row per lane: at most REGMAX_LISTED weights, and zeros after them.
   template <class T>
   struct LaneStrengths {
     void add_row(int, const uint64_t*, int64_t, int) {}

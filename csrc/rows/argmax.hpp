@@ -42,7 +42,7 @@ struct WholeArrays {
   }
 };
 
-// While the scores are in the nearest cache.
+// Called after each group of rows, while its scores are in the level-one cache.
 template <class T>
 void find_kept_rows(const Rows<T>& call, int64_t begin, int64_t end) {
   for (int64_t i = begin; call.kept && i < end; ++i)

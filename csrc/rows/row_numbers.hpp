@@ -136,7 +136,7 @@ class StrengthGrads {
     if (call_.gamma_grad) call_.gamma_grad[i] = grads.gamma;
   }
 
-  // Those of the `wanted` rows that have few weights, one row per lane; returns the others.
+  // The gradients of the `wanted` rows that have few weights, one row per lane; returns the other rows.
   uint32_t add_few_weights(int64_t first, uint32_t wanted) {
     constexpr int64_t stride = REGMAX_LISTED + lanes<T>;
     T weights[lanes<T> * stride], products[lanes<T> * stride];
@@ -166,8 +166,8 @@ class StrengthGrads {
     return wanted & ~found;
   }
 
-  // The weights of row i, and the product there; returns how many, 0 if they are not few, or if positions between them
-  // are deleted. Both have room for a vector more.
+  // Compacts the weights of row i and the product at their positions; returns their number, or 0 if they are not few or
+  // a position is deleted that may separate them. Both arrays have room for a vector more.
   int gather(int64_t i, T* weights, T* products) {
     const int64_t d = call_.d;
     if (RowSupport<T, Mapping>::has_gaps ? !is_whole(i) : !call_.support) return 0;

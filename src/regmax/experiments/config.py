@@ -278,7 +278,7 @@ TASKS = tuple(dict.fromkeys(task for task, _ in PRESETS))
 def make(task: str, preset: str, changes: Mapping[str, Any]) -> Config:
     """A preset with some fields changed, and the defaults that depend on the mapping filled in.
 
-    Where a preset has a knee for the mapping, lam grows to it. Either fraction of the growth replaces both of the
+    If a preset has a knee for the mapping, lam grows to it. Either fraction of the growth replaces both of the
     preset's, and a lam that does not grow is the mapping's own.
 
     Example:
